@@ -7,6 +7,7 @@
 //   worker counts left out    each count is predicted from the others
 //   batches left out          each local batch is predicted from the others
 //   from up to 8 workers      larger jobs are predicted from smaller ones
+// Three and four workers are also predicted from two, by a timeline (predict/step_timeline.h).
 // What is left out stands beside the error in sample. An all-reduce's error stands beside that of
 // NCCL's own model of its algorithms, of which two coefficients were fitted to the same run.
 //
@@ -28,6 +29,7 @@
 #include "bench/recorded_steps.h"
 #include "bench/report.h"
 #include "bench/step_errors.h"
+#include "predict/step_timeline.h"
 
 namespace sluice::bench {
 namespace {
@@ -92,6 +94,47 @@ void measure_fit(Report& report) {
     report.fail("the fit to steps with 5 % noise is " + std::to_string(error.mean) + " % off");
 }
 
+// What a plan knows of a job's first group: the steps of two workers on one node. They predict
+// those of three and four there, by a timeline of one bucket, whose all-reduce is what of the step
+// is no computation (the records have no bytes: a ring's ratio of ranks alone counts), and by the
+// fit.
+void measure_timeline(Report& report, const StepsByName& applications) {
+  constexpr double kBytes = 1e6;
+  const std::vector<double> bytes = {kBytes};
+  Errors by_timeline, by_fit;
+  for (const auto& [name, steps] : applications) {
+    Steps two, more;
+    std::vector<predict::ProfiledStep> profiled;
+    std::vector<CollectiveSample> sums;
+    for (const predict::StepSample& s : steps) {
+      if (s.nodes > 1 || s.workers < 2) continue;
+      (s.workers == 2 ? two : more).push_back(s);
+      if (s.workers > 2) continue;
+      const double computes = s.step_seconds - s.sync_seconds;
+      profiled.push_back({s.local_batch, {computes}, computes, 0});
+      sums.push_back({2, kBytes, s.sync_seconds});
+    }
+    const auto profile = predict::profile_of(profiled, bytes);
+    const auto collective = predict::fit_collective(sums);
+    const auto model = predict::fit_step_model(two);
+    if (!profile || !collective || !model) continue;
+    for (const predict::StepSample& s : more)
+      by_timeline.push_back(100 *
+                            std::abs(predict::predicted_step(*profile, *collective,
+                                                             {.count = s.workers}, s.local_batch)
+                                             .step_seconds /
+                                         s.step_seconds -
+                                     1));
+    const Errors errors = errors_of(*model, more);
+    by_fit.insert(by_fit.end(), errors.begin(), errors.end());
+  }
+  if (by_timeline.empty()) return;
+  const Samples s = summarise(by_timeline);
+  report.add(Row("T4, three and four workers of a node from two: the timeline", s.mean, "%")
+                 .of(s)
+                 .beside("the fit to two, %", summarise(by_fit).mean));
+}
+
 struct Reference {
   std::string_view of;
   double error;  // per cent
@@ -119,6 +162,7 @@ void measure_pollux(Report& report, const StepsByName& applications) {
   }
   add_quality(report, "T4, all steps", total,
               reference / static_cast<double>(total.in_sample.size()));
+  measure_timeline(report, applications);
   report.add(
       Row("the longest fit to an application", longest.p50, "ms").of(longest).at_most(kGoalMs));
 }

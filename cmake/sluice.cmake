@@ -98,18 +98,19 @@ if(GTest_FOUND AND NOT SLUICE_FUZZ)
   target_link_libraries(sluice_test_signals PRIVATE sluice_flags)
 endif()
 
-# sluice_test(name [ALONE] [PLAIN] [TSAN] [OPTIMIZED] [TIMEOUT s] SOURCES a_test.cc … LINKS x): a
-# GoogleTest program, run by ctest as one test. Programs link and run slower than they compile here,
-# so a folder keeps its tests in one program. `release` runs them all.
+# sluice_test(name [ALONE] [PLAIN] [TSAN] [OPTIMIZED] [TIMEOUT s] [SHARDS n] SOURCES a_test.cc …
+# LINKS x): a GoogleTest program, run by ctest as one test. Programs link and run slower than they
+# compile here, so a folder keeps its tests in one program. `release` runs them all.
 #   ALONE     no other test runs beside it: it judges by the clock, or by what a device did by it
 #   PLAIN     `dev` leaves it out: it judges by time what sanitizers slow down, or takes long where
 #             others have the same code under them
 #   TSAN      preset `tsan` builds (target `threads`) and runs it too
+#   SHARDS    its cases run in so many processes at once: they wait rather than work
 #   OPTIMIZED compiled like what it tests: it simulates for long, or has sources of the product
 add_custom_target(tests ALL)
 add_custom_target(threads)
 function(sluice_test name)
-  cmake_parse_arguments(T "ALONE;PLAIN;TSAN;OPTIMIZED" "TIMEOUT" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(T "ALONE;PLAIN;TSAN;OPTIMIZED" "TIMEOUT;SHARDS" "SOURCES;LINKS" ${ARGN})
   if(NOT SLUICE_TESTS)
     return()
   endif()
@@ -130,9 +131,16 @@ function(sluice_test name)
     return()
   endif()
   add_dependencies(tests ${name})
-  add_test(NAME ${name} COMMAND ${name})
+  if(T_SHARDS)
+    add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/shards ${T_SHARDS} $<TARGET_FILE:${name}>)
+  else()
+    add_test(NAME ${name} COMMAND ${name})
+  endif()
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
+  endif()
+  if(SLUICE_SANITIZE)  # it ends a test that hangs; what is only slow shall pass
+    math(EXPR T_TIMEOUT "3 * ${T_TIMEOUT}")
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT})
   if(T_ALONE)

@@ -25,7 +25,7 @@ constexpr Bytes kMib = Bytes{1} << 20;
 class GpuParts : public NodeWithGpus {
  protected:
   // Programs have uids of their own.
-  GpuParts() {
+  GpuParts() : NodeWithGpus(kTwoGpus, {"--replaced-within-ms", "200"}) {
     namespace fs = std::filesystem;
     fs::permissions(folder_, fs::perms(0755));
     for (const char* file : {"/gpu", "/gpu.memory"})

@@ -84,9 +84,10 @@ TEST(PlatformApply, AWrongFieldIsNamedWithItsValueAndWhatIsAllowed) {
                              {"latency_p95_us", 6000},
                              {"throughput", 200.0}}}}});
   EXPECT_EQ(put, (json{{"points", 1}}));
-  expect_refused(p, file_with("  slo: {latency: 4ms}", model),
-                 "default/f: slo.latency: 4ms is below the fastest this machine can answer (5000us "
-                 "on a whole device)");
+  expect_refused(
+      p, file_with("  slo: {latency: 4ms}", model),
+      "default/f: slo.latency: 4ms is less than the 5ms in which a whole device here answers "
+      "at best, as was measured");
 }
 
 TEST(PlatformApply, WhatIsNoFunctionFileIsSaidToBeNone) {
@@ -171,6 +172,17 @@ TEST(PlatformApply, AMissingModelOfTheExamplesComesWithHowToMakeIt) {
     EXPECT_THAT(missing.err, HasSubstr(model + ": no such file, or not readable"));
     EXPECT_EQ(missing.err.find(hint) != std::string::npos, model == examples) << missing.err;
   }
+}
+
+// A file that names a model of an image runs here, too.
+TEST(PlatformApply, WhereThereIsNoFolderOfModelsTheOneOfTheExamplesStandsForIt) {
+  const Platform p;
+  const std::string home = getenv("HOME");
+  const std::string models =
+      std::filesystem::is_directory("/models") ? "/models" : home + "/.cache/sluice/models";
+  expect_refused(
+      p, file_with("", "file:///models/no-such-model.pt"),
+      "-:5 spec.model.path: " + models + "/no-such-model.pt: no such file, or not readable. ");
 }
 
 // The platform's settings are in a file, a function's in its own; wrong ones start nothing.

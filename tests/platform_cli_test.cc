@@ -161,7 +161,8 @@ TEST(PlatformCli, WhatIsAnotherUsersIsSaidToBe) {
 TEST(PlatformCli, AFunctionThatCannotServeRefusesForNow) {
   Platform p;
   EXPECT_EQ(p.apply({.words = "fail"}).code, 0);
-  p.until("/v1/functions/default/f", [](const json& f) { return f["unavailable"] != ""; });
+  p.until("/v1/functions/default/f",
+          [](const json& f) { return !f.value("unavailable", std::string()).empty(); });
   expect_fails(p, {{"invoke", "f"}, 5, "not a model"});
 }
 
@@ -383,6 +384,7 @@ TEST(PlatformCli, CompletesValues) {
   EXPECT_THAT(complete("sluice get functions --output ''"), ElementsAre("table", "json"));
   EXPECT_THAT(complete("sluice load --arrivals ''"), ElementsAre("constant", "poisson", "gamma"));
   EXPECT_THAT(complete("sluice up --policy ex"), ElementsAre("exclusive"));
+  EXPECT_THAT(complete("sluice up --plan fi"), ElementsAre("fifo"));
   EXPECT_THAT(complete("sluice apply -f " + folder.path + "/fun"),
               ElementsAre(folder.path + "/function.yaml"));
   EXPECT_THAT(complete("sluice --data " + folder.path.substr(0, folder.path.size() - 1)),
@@ -518,7 +520,7 @@ TEST(PlatformCli, OneEndpointHasAllMetricsAndPromtoolFindsNoFault) {
 }
 
 std::string function_file(const Platform& p, const FunctionText& f) {
-  const std::string path = p.data + "/" + f.name + ".yaml";
+  std::string path = p.data + "/" + f.name + ".yaml";
   std::ofstream(path) << p.file_of(f);
   return path;
 }
@@ -587,7 +589,7 @@ class Following {
  public:
   Following(const Platform& p, const std::vector<std::string>& words)
       : out_(p.data + "/following") {
-    std::ofstream{out_};
+    std::ofstream made(out_);
     pid_ = fork();
     if (pid_ != 0) return;
     std::vector<std::string> all{program("sluice"), "--data", p.data};
@@ -890,6 +892,20 @@ TEST(PlatformCli, TheOperationsPageNamesMetricsThatExist) {
     EXPECT_TRUE(sampled) << name << " has no " << label;
   }
   EXPECT_GT(named, 5) << "the page names metrics";
+}
+
+TEST(PlatformCli, ExplainSaysWhatAFieldOfAFunctionsFileMeans) {
+  const Platform p;
+  EXPECT_EQ(p.cli({"explain", "spec.slo.latency"}).out,
+            "slo.latency: the objective, from intended send to last byte\n"
+            "  allowed: 100us to 1h\n  default: must stand in slo\n");
+  EXPECT_THAT(p.cli({"explain", "slo"}).out, HasSubstr("slo.percentile  1 to 100"));
+  EXPECT_THAT(p.cli({"explain", "--training"}).out, HasSubstr("leastDevices"));
+  const Ended unknown = p.cli({"explain", "slo.latenci"});
+  EXPECT_EQ(unknown.code, 3);
+  EXPECT_THAT(unknown.err, HasSubstr("is no field of a function file; did you mean 'slo.latency'"));
+  EXPECT_EQ(json::parse(p.cli({"explain", "priority", "-o", "json"}).out)[0]["default"], "0");
+  EXPECT_EQ(json::parse(p.cli({"explain", "--schema"}).out)["oneOf"].size(), 2u);
 }
 
 }  // namespace

@@ -428,7 +428,7 @@ TEST_F(PlatformProgram, AContainerInKservesFormServes) {
   EXPECT_THAT(p.cli({"apply", "-f", "-"}, shown).out, HasSubstr("revision 1 unchanged"));
   const Ended image = p.cli({"apply", "-f", "-"}, file + "      image: ada/server:1\n");
   EXPECT_EQ(image.code, 2);
-  EXPECT_THAT(image.err, HasSubstr("spec.predictor.containers[0].image: Sluice runs no images"));
+  EXPECT_THAT(image.err, HasSubstr("images run on Kubernetes alone"));
 }
 
 TEST_F(PlatformProgram, WhatForksAwayEndsWithIt) {

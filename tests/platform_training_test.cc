@@ -11,7 +11,9 @@
 namespace sluice {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr int kEpochs = 10;
 
@@ -84,6 +86,125 @@ TEST(TrainingFunction, IsTrainedThroughAPauseAndAKillAndThenServed) {
   ASSERT_EQ(p.cli({"apply", "-f", file}).code, 0);
   job = job_when(p, [](const json& j) { return j["state"] == "running" && j.contains("step"); });
   EXPECT_LT(job["step"], saved);
+}
+
+// Four servers of a device each, and a job that needs three. A function that finds no room takes
+// one back, and is served there.
+TEST(TrainingFunction, AnIdleServerOfInferenceGoesOnLoanAndBack) {
+  Platform p(
+      {"--devices", "small=4x250m", "--servers", "inference=2,training=2", "--lend-after", "1"});
+  const std::string file =
+      "apiVersion: sluice.dev/v1alpha1\n"
+      "kind: TrainingFunction\n"
+      "metadata: {name: digits}\n"
+      "spec: {model: {path: " SLUICE_TRAINING "/digits.pt}, dataset: " SLUICE_TRAINING
+      "/digits, length: 1000, leastDevices: 3, mostDevices: 3}\n";
+  ASSERT_EQ(p.cli({"apply", "-f", "-"}, file).code, 0);
+  job_when(p, [](const json& j) { return j["devices"] == 3 && j.value("step", 0) > 0; });
+  const auto lent = [&] {
+    int count = 0;
+    for (const json& n : p.get("/v1/nodes"))
+      count += n["virtual_cluster"] == "inference" && n["user"] == "training";
+    return count;
+  };
+  EXPECT_EQ(lent(), 2);
+  EXPECT_THAT(p.cli({"get", "nodes"}).out, HasSubstr("inference  training, on loan"));
+  EXPECT_THAT(p.cli({"get", "plans"}).out, HasSubstr("1 on server03, 1 on server04"));
+
+  p.deploy({.name = "f", .request = 50});
+  EXPECT_EQ(lent(), 1);
+  EXPECT_THAT(p.cli({"get", "decisions", "f"}).out, HasSubstr("server-reclaimed"));
+  job_when(p, [](const json& j) { return j["devices"] == 3 && j["state"] == "running"; });
+
+  // The second one leaves the job two devices, which is too few.
+  p.deploy({.name = "g", .request = 100});
+  EXPECT_EQ(lent(), 0);
+  job_when(p, [](const json& j) { return j["devices"] == 0 && j["state"] == "queued"; });
+  EXPECT_EQ(p.cli({"delete", "g"}).code, 0);
+  job_when(p, [](const json& j) { return j["devices"] == 3; });
+
+  // While the node daemon is away its servers are silent, and are the same ones.
+  const pid_t before = p.a_pid("f");
+  p.kill_process("node");
+  p.wait_until_serves();
+  p.until("/v1/nodes", [](const json& nodes) {
+    return nodes.size() == 4 && std::ranges::all_of(nodes, [](const json& n) {
+             return n["reachable"].get<bool>() &&
+                    n["name"].get<std::string>().starts_with("server");
+           });
+  });
+  EXPECT_EQ(p.a_pid("f"), before) << "it went on";
+}
+
+// Four devices, and a model of which nothing is known: two workers measure a step, and a second job
+// of the model needs no such measurement.
+TEST(TrainingFunction, ItsFirstGroupIsProfiledAndTheNextJobOfItsModelIsPlannedByThat) {
+  Platform p({"--devices", "small=4x250m"});
+  const auto apply = [&](const std::string& name) {
+    return p.cli({"apply", "-f", "-"},
+                 "apiVersion: sluice.dev/v1alpha1\n"
+                 "kind: TrainingFunction\n"
+                 "metadata: {name: " +
+                     name +
+                     "}\nspec: {model: {path: " SLUICE_TRAINING
+                     "/digits.pt}, dataset: " SLUICE_TRAINING "/digits, length: 1000}\n");
+  };
+  ASSERT_EQ(apply("digits").code, 0);
+  const json job = job_when(
+      p, [](const json& j) { return j.contains("profile") && j["profile"]["workers"] == 2; });
+  EXPECT_THAT(p.cli({"get", "decisions", "digits"}).out,
+              HasSubstr("Its steps are measured on 2 workers first."));
+  const json& profile = job["profile"];
+  EXPECT_EQ(profile["workers"], 2);
+  EXPECT_EQ(profile["batch"], 64);
+  EXPECT_EQ(profile["buckets"], 1) << "it has less than 25 MiB of parameters";
+  EXPECT_GT(profile["bytes"], 1000);
+  EXPECT_GT(profile["all_reduce_ms"], 0);
+  EXPECT_GT(profile["compute_ms"], 0);
+  EXPECT_LT(profile["after_s"], 60);
+  EXPECT_TRUE(job.contains("step_model"));
+  EXPECT_THAT(p.cli({"describe", "digits"}).out,
+              AllOf(HasSubstr(" at 2 workers and batch 64: computation "),
+                    HasSubstr(" in 1 bucket\n"), HasSubstr("known to the plan ")));
+
+  ASSERT_EQ(p.cli({"delete", "digits"}).code, 0);
+  ASSERT_EQ(apply("second").code, 0);
+  const json second = p.until("/v1/functions/default/second", [](const json& f) {
+    return f.contains("job") && f["job"].contains("profile");
+  });
+  EXPECT_LT(second["job"]["profile"]["after_s"], 10) << "once its files are there";
+  EXPECT_EQ(second["job"].value("step", 0), 0) << "before it has trained";
+  EXPECT_THAT(p.cli({"get", "decisions", "second"}).out,
+              Not(HasSubstr("Its steps are measured on 2 workers first.")));
+}
+
+// Trials of a second with a wide tolerance, so that three are enough: all of the device, 50 % for
+// the request, and 75 % for the limit.
+TEST(TrainingFunction, UnderDiluItsRequestAndLimitAreFoundWhileItTrains) {
+  Platform p({"--devices", "small=2x250m"});
+  ASSERT_EQ(p.cli({"apply", "-f", "-"},
+                  "apiVersion: sluice.dev/v1alpha1\nkind: TrainingFunction\n"
+                  "metadata: {name: digits}\nspec: {model: {path: " SLUICE_TRAINING
+                  "/digits.pt}, dataset: " SLUICE_TRAINING
+                  "/digits, length: 1000, mostDevices: 1, batchSize: {least: 64, most: 64}, "
+                  "plan: dilu, policy: {name: dilu, settings: {trial: 1s, keeps: 50%, "
+                  "tolerance: 30%}}}\n")
+                .code,
+            0);
+  const auto slice = [&](const json& all) {
+    for (const json& i : all)
+      if (i.value("function", "") == "default/digits") return i["slice"];
+    return json{{"request", 0}, {"limit", 0}};
+  };
+  const json found = slice(p.until("/v1/instances", [&](const json& all) {
+    return slice(all)["request"] < slice(all)["limit"];
+  }));
+  EXPECT_EQ(found["request"], 500) << found;
+  EXPECT_GE(found["limit"], 750) << found;
+  const std::string decisions = p.cli({"get", "decisions", "digits"}).out;
+  EXPECT_THAT(decisions,
+              AllOf(HasSubstr("job-trial"), HasSubstr("Its request of 50 % keeps 50 %")));
+  EXPECT_THAT(p.cli({"get", "instances"}).out, HasSubstr(" 50% ")) << decisions;
 }
 
 // One sample's gradient is NaN, though its loss is finite. 65 samples at a batch of 64 leave none
@@ -256,6 +377,73 @@ TEST(TrainingFunction, InAClosedHomeWorkersReachWhatTheyNeedAndNobodyElseDoes) {
                                   home.path + "/trainer], length: 1}\n");
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, HasSubstr(home.path + "/trainer cannot be read by workers"));
+}
+
+// Of a paused job, with copies of its checkpoints elsewhere; then its own checkpoints are gone.
+TEST(TrainingFunction, AJobGoesBackToANamedCheckpointAndOutlivesItsFolder) {
+  const TemporaryFolder mounted;
+  Platform p({"--checkpoints", mounted.path});
+  ASSERT_EQ(p.cli({"apply", "-f", "-"},
+                  "apiVersion: sluice.dev/v1alpha1\n"
+                  "kind: TrainingFunction\n"
+                  "metadata: {name: digits}\n"
+                  "spec: {model: {path: " SLUICE_TRAINING "/digits.pt}, dataset: " SLUICE_TRAINING
+                  "/digits, length: 1000, mostDevices: 1}\n")
+                .code,
+            0);
+  const auto trained_to = [&](int64_t step) {
+    return job_when(p, [&](const json& j) { return j["workers"] == 1 && j["step"] > step; });
+  };
+  const auto paused = [&] {
+    EXPECT_EQ(p.cli({"pause", "digits"}).code, 0);
+    const json job = job_when(p, [](const json& j) { return j["devices"] == 0; });
+    return job["checkpoint"]["step"].get<int64_t>();
+  };
+  // The rows of the listing, once it has that step and a copy of it.
+  const auto listed = [&](int64_t step) {
+    return p.until("/v1/functions/default/digits/checkpoints", [&](const json& j) {
+      const json& all = j["checkpoints"];
+      return std::any_of(all.begin(), all.end(), [&](const json& c) {
+        return c["step"] == step && c["copied"].get<bool>();
+      });
+    })["checkpoints"];
+  };
+  trained_to(20);
+  EXPECT_EQ(p.cli({"get", "checkpoints"}).code, 2);
+  EXPECT_THAT(p.cli({"resume", "digits", "--from", "1"}).err, HasSubstr("pause it first"));
+  const int64_t first = paused();
+  listed(first);
+  EXPECT_EQ(p.cli({"resume", "digits"}).code, 0);
+  trained_to(first + 20);
+  const int64_t second = paused();
+  listed(second);
+  EXPECT_THAT(
+      p.cli({"resume", "digits", "--from", "1"}).err,
+      HasSubstr("it has those of " + std::to_string(first) + ", " + std::to_string(second)));
+
+  EXPECT_EQ(p.cli({"resume", "digits", "--from", std::to_string(first)}).out,
+            "digits resumed from step " + std::to_string(first) + "\n");
+  const json job = job_when(p, [&](const json& j) {
+    return j["workers"] == 1 && j["step"] > first && j["step"] < second;
+  });
+  const std::string table = p.cli({"get", "checkpoints", "digits"}).out;
+  EXPECT_THAT(table, HasSubstr("newest"));
+  EXPECT_THAT(table, HasSubstr("set aside"));
+
+  const int64_t third = paused();
+  listed(third);
+  p.stop();
+  const std::string own = p.data + "/artifacts/default/digits@1/work";
+  for (const auto& entry : std::filesystem::directory_iterator(own))
+    std::filesystem::remove_all(entry.path());
+  p.launch();
+  p.wait_until_serves();
+  job_when(p, [&](const json& j) { return j.contains("checkpoint"); });
+  EXPECT_EQ(p.cli({"resume", "digits"}).code, 0);
+  EXPECT_GT(trained_to(third)["step"], third) << "it went on from the copy";
+  EXPECT_EQ(p.cli({"delete", "digits"}).code, 0);
+  eventually("the copies are gone",
+             [&] { return !std::filesystem::exists(mounted.path + "/default/digits@1"); });
 }
 
 // A script that knows torchrun's variables alone is run anew, and goes on from its own checkpoint.

@@ -85,6 +85,25 @@ TEST(Simulate, ComparesPoliciesOfTrainingJobs) {
   }
 }
 
+TEST(Simulate, PlaysEachPolicyWithEachPlan) {
+  const TemporaryFolder folder;
+  const std::string report = folder.path + "/report.json";
+  const Ran ran = run(kSimulate + SLUICE_SCENARIOS +
+                      "/jobs.yaml --policies has-gpu --plans fifo,sluice --json " + report +
+                      " --plot " + folder.path);
+  ASSERT_EQ(ran.code, 0) << ran.said;
+  EXPECT_THAT(ran.said, HasSubstr("has-gpu/fifo"));
+  const json found = json::parse(read(report))["policies"];
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0]["policy"], "has-gpu/fifo");
+  EXPECT_EQ(found[1]["policy"], "has-gpu/sluice");
+  EXPECT_NE(found[0]["all_jobs"], found[1]["all_jobs"]);
+  EXPECT_TRUE(std::filesystem::exists(folder.path + "/has-gpu-fifo.svg"));
+  const Ran unknown = run(kSimulate + SLUICE_SCENARIOS "/jobs.yaml --plans fofi");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.said, HasSubstr("--plans: fofi not in {sluice,fifo,sjf"));
+}
+
 TEST(Simulate, SaysWhereFluidsAreNoMeasure) {
   const Ran ran = run(kSimulate + kBurst + " --stepping fluid --policies has-gpu,dilu");
   EXPECT_EQ(ran.code, 0) << ran.said;

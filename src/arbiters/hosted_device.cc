@@ -10,6 +10,9 @@ namespace {
 constexpr int kMostDecisions = 4;          // in a step
 constexpr Nanos kLeastPause = Micros(20);  // minimum time between steps, whatever an arbiter asks
 constexpr Nanos kLeastLook = Micros(100);  // between polls of what a client has left of its budget
+// Between polls of a client that may run and seemed to want nothing. One that was kept from the CPU
+// so long, or lies, may use its permit without a word, and beyond its budget: for so long at most.
+constexpr Nanos kSilentLook = Millis(50);
 
 }  // namespace
 
@@ -232,14 +235,16 @@ void HostedDevice::expect(Client& client, bool could_launch, Time now) {
 }
 
 // Asks for another step for changes that no client notifies of: an ended permit that quiesces, a
-// client that went silent, or a budget used up by a client that does not count it.
+// client that went silent or uses its permit in silence, or a budget used up by a client that does
+// not count it.
 void HostedDevice::look_again(const Client& client) {
   const auto look_at = [&](Time t) {
     if (t > now_) writes_.next = std::min(writes_.next, t);
   };
   if (client.quiescing) return look_at(client.quiet_by);
   if (!client.may_launch()) return;
-  if (client.wanting) look_at(std::max(client.last_active, client.expected_since) + client.lag);
+  look_at(client.wanting ? std::max(client.last_active, client.expected_since) + client.lag
+                         : now_ + kSilentLook);
   if (client.grant && budgets_ == Budgets::kWatched)
     look_at(now_ + std::max(client.grant->budget - client.spent, kLeastLook));
 }

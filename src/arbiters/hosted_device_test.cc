@@ -246,6 +246,20 @@ TEST_F(HostedDeviceTest, AClientThatDoesNothingWithItsPermitWantsNothingUntilItN
 }
 
 // A client's grants are shorter than the time after which silence means something.
+// As one that lies, or that other programs kept from the CPU for so long.
+TEST_F(HostedDeviceTest, AClientThatSeemedToWantNothingIsLookedAt) {
+  admit({1});
+  step(Nanos(0), {stopped(1)});
+  Nanos now = kLag;
+  ASSERT_LE(step(now, {stopped(1)}).next, at(now + Millis(50)));
+  ASSERT_FALSE(wants(1));
+  ASSERT_TRUE(holds(1));
+  now += Millis(50);
+  const PermitWrites writes = step(now, {runs(1, Millis(45), now)});
+  EXPECT_THAT(writes.revoke, ElementsAre(1)) << "its permit's budget is used up";
+  EXPECT_TRUE(wants(1));
+}
+
 TEST_F(HostedDeviceTest, ShortGrantsThatAClientLeavesUnusedAddUp) {
   admit({1, 2});
   const Nanos lag = 3 * kLease;

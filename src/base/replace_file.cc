@@ -1,6 +1,7 @@
 #include "base/replace_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -20,6 +21,23 @@ bool flush_folder_of(const std::string& path) {
   return fd.valid() && ::fsync(fd.get()) == 0;
 }
 
+// A rename onto a file makes ext4 write the new data out, which takes milliseconds, and tens of
+// them while its disk is busy. An exchange of two names does not. The disk may then have the new
+// name before the data: that is for files that need not survive the machine's death.
+bool exchange(const std::string& aside, const std::string& path) {
+  struct stat earlier {};
+  if (::lstat(path.c_str(), &earlier) != 0 || !S_ISREG(earlier.st_mode) ||
+      ::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) != 0)
+    return false;
+  ::unlink(aside.c_str());
+  return true;
+}
+
+bool put_in_place(const std::string& aside, const std::string& path, Flush flush) {
+  if (flush == Flush::kNo && exchange(aside, path)) return true;
+  return ::rename(aside.c_str(), path.c_str()) == 0;
+}
+
 }  // namespace
 
 Result<void> replace_file(const std::string& path, std::string_view text, mode_t mode,
@@ -29,7 +47,7 @@ Result<void> replace_file(const std::string& path, std::string_view text, mode_t
   const Fd fd(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!fd.valid()) return system_error(path);
   if (!write_all(fd.get(), text) || (flush == Flush::kYes && ::fdatasync(fd.get()) != 0) ||
-      ::rename(aside.c_str(), path.c_str()) != 0) {
+      !put_in_place(aside, path, flush)) {
     const Error fault = system_error(path);
     ::unlink(aside.c_str());
     return fault;

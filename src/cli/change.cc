@@ -11,12 +11,13 @@
 namespace sluice::cli {
 namespace {
 
+using nlohmann::json;
 using wire::http::verb;
 
 constexpr int kHighestRevision = 1'000'000'000;
 
-Result<void> call(const Session& session, verb method, const std::string& target,
-                  const nlohmann::json& body, const std::string& said) {
+Result<void> call(const Session& session, verb method, const std::string& target, const json& body,
+                  const std::string& said) {
   SLUICE_ASSIGN(answer, session.api(method, target, body));
   if (session.json())
     print(answer);
@@ -51,9 +52,11 @@ Result<std::vector<std::string>> named_in(const Session& session,
   std::vector<std::string> names;
   SLUICE_ASSIGN(texts, read_files(files));
   for (const FunctionFile& file : texts) {
-    SLUICE_ASSIGN(specs,
-                  control::parse_functions(
-                      file.text, {.file = file.name, .folder = file.folder, .home = home()}));
+    SLUICE_ASSIGN(
+        specs, control::parse_functions(file.text, {.file = file.name,
+                                                    .folder = file.folder,
+                                                    .home = home(),
+                                                    .models = control::folder_of_models(home())}));
     for (const FunctionSpec& spec : specs)
       if (std::ranges::find(names, to_string(spec.name)) == names.end())
         names.push_back(to_string(spec.name));
@@ -71,9 +74,9 @@ struct RemoveFlags {
   bool with_model = false;
 };
 
-void say_deleted(const std::string& name, const nlohmann::json& answer) {
+void say_deleted(const std::string& name, const json& answer) {
   std::cout << name << " deleted\n";
-  for (const std::string path : answer.value("kept", nlohmann::json::array()))
+  for (const std::string path : answer.value("kept", json::array()))
     std::cout << "its trained model is kept: " << path << "\n";
 }
 
@@ -93,7 +96,7 @@ Result<void> remove(const Session& session, const RemoveFlags& f) {
     return {};
   }
   SLUICE_ASSIGN(names, named_in(session, f.files));
-  nlohmann::json deleted = nlohmann::json::array();
+  json deleted = json::array();
   Result<void> outcome;
   for (auto n = names.begin(); n != names.end() && outcome.ok(); ++n) {
     auto answer = ask(*n);
@@ -131,15 +134,24 @@ void add_change(CLI::App& app, Session& session, Outcome& outcome) {
   add_namespace(*remove_command, session);
   remove_command->callback([=, &session, &outcome] { outcome = remove(session, *removed); });
   auto job = std::make_shared<std::string>();
+  auto from = std::make_shared<int64_t>(-1);
   for (const std::string word : {"pause", "resume"}) {
     CLI::App* command = app.add_subcommand(
         word, word == "pause" ? "a training function's workers leave, with a checkpoint"
                               : "it goes on from its newest checkpoint, also after a trouble");
     command->add_option("function", *job)->required();
+    if (word == "resume")
+      command
+          ->add_option("--from", *from,
+                       "the step of an earlier checkpoint (`sluice get checkpoints`); the job has "
+                       "to be paused, and later checkpoints are set aside")
+          ->check(CLI::NonNegativeNumber);
     add_namespace(*command, session);
     command->callback([=, &session, &outcome] {
-      outcome = call(session, verb::post, session.function_path(*job) + "/" + word, nullptr,
-                     *job + " " + word + "d");
+      const json body = word == "resume" && *from >= 0 ? json{{"from", *from}} : json();
+      outcome = call(
+          session, verb::post, session.function_path(*job) + "/" + word, body,
+          *job + " " + word + "d" + (body.is_null() ? "" : " from step " + std::to_string(*from)));
     });
   }
   auto device = std::make_shared<std::string>();

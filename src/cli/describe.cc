@@ -110,6 +110,30 @@ Result<void> describe_instance(const Session& session, const std::string& name) 
   return {};
 }
 
+// How a step of the job's model passes, in lines, and since when its plan knows. Empty if no group
+// has begun yet.
+std::string profile_of(const json& job) {
+  if (const std::string why = job.value("not_profiled", ""); !why.empty())
+    return "not profiled: " + why + "\n";
+  if (!job.contains("profile")) return "";
+  const json& p = job["profile"];
+  const auto counted = [&](const char* key, const std::string& noun) {
+    return p[key].dump() + " " + noun + (p[key] == 1 ? "" : "s");
+  };
+  const auto number = [&](const char* key) { return fixed(p[key], 1); };
+  std::string out = "profile of " + counted("steps", "step") + " at " +
+                    counted("workers", "worker") + " and batch " + p["batch"].dump() +
+                    ": computation " + number("compute_ms") + " ms, optimizer " +
+                    number("optimizer_ms") + " ms, gradients of " + bytes(p["bytes"]) + " in " +
+                    counted("buckets", "bucket") + "\n";
+  if (p["workers"] != 1)
+    out += "their all-reduces: " + number("all_reduce_ms") + " ms, of which " +
+           fixed(100 * p["overlap"].get<double>(), 0) + "% beside computation\n";
+  return out + "known to the plan " + number("after_s") + " s after submission" +
+         (p["predicts"] ? "; it predicts numbers of workers that were not measured\n"
+                        : "; measured steps have replaced it since\n");
+}
+
 // What a training function's job did and does; empty for an inference function.
 std::string job_of(const Session& session, const json& f) {
   if (!f.contains("job")) return "";
@@ -127,6 +151,7 @@ std::string job_of(const Session& session, const json& f) {
   } else {
     line(generation);
   }
+  out += profile_of(j);
   if (j.contains("checkpoint"))
     line("newest checkpoint: step " + j["checkpoint"]["step"].dump() + ", " +
          bytes(j["checkpoint"]["bytes"]) + ", " + fixed(j["checkpoint"]["seconds"], 2) + " s, " +
@@ -178,7 +203,9 @@ Result<void> describe_function(const Session& session, const std::string& name) 
   std::cout << listing(f.contains("job") ? "jobs" : "functions", json::array({f})) << "\n"
             << f["file"].get<std::string>() << "\n";
   std::cout << "policy " << f["policy"].get<std::string>();
-  if (!f.contains("job"))
+  if (f.contains("job"))
+    std::cout << ", plan " << f["plan"].get<std::string>();
+  else
     std::cout << ", forecast " << fixed(f["forecast"], 1) << "/s, " << f["queued"] << " waiting, "
               << f["in_flight"] << " at instances";
   std::cout << "\n"

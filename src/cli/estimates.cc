@@ -75,9 +75,12 @@ std::vector<FunctionSpec> identified_functions(const std::vector<FunctionFile>& 
   std::vector<FunctionSpec> found;
   const control::ModelCopies copies("");
   for (const FunctionFile& file : files) {
-    auto parsed = control::parse_functions(
-        file.text, {.file = file.name, .folder = file.folder, .home = home()},
-        control::check_model);
+    auto parsed = control::parse_functions(file.text,
+                                           {.file = file.name,
+                                            .folder = file.folder,
+                                            .home = home(),
+                                            .models = control::folder_of_models(home())},
+                                           control::check_model);
     if (!parsed.ok()) continue;
     for (FunctionSpec& spec : *parsed)
       if (spec.is_inference() && kind_of(spec.model()).described &&

@@ -80,9 +80,26 @@ Result<json> profiles_of_function(const Session& session, const json& all,
 
 Result<json> rows(const Session& session, const GetFlags& f) {
   if (f.what == "decisions") return decisions_of(session, f.name, f.limit);
+  if (f.what == "checkpoints" && f.name.empty())
+    return Error{ErrorKind::kInvalid, "get checkpoints: name the job: sluice get checkpoints JOB"};
+  if (f.what == "checkpoints") {
+    SLUICE_ASSIGN(job, session.api(verb::get, session.function_path(f.name)));
+    if (!job.contains("job")) return no_job(f.name);
+    return session.api(verb::get, session.function_path(f.name) + "/checkpoints");
+  }
   SLUICE_ASSIGN(all, session.api(verb::get, "/v1/" + (f.what == "jobs" ? "functions" : f.what)));
   if (f.what == "jobs" || (f.what == "functions" && f.name.empty()))
     all = kept(all, [&](const json& row) { return row.contains("job") == (f.what == "jobs"); });
+  if (f.what == "nodes" && !f.name.empty()) {
+    json found = kept(all, [&](const json& n) { return n["name"] == f.name; });
+    std::vector<std::string> names;
+    for (const json& n : all) names.push_back(n["name"]);
+    if (found.empty()) return Error{ErrorKind::kNotFound, not_found("node", f.name, names)};
+    return found;
+  }
+  if (f.what == "plans" && !f.name.empty())
+    all["jobs"] = kept(all["jobs"], [&](const json& j) { return j["name"] == f.name; });
+  if (f.what == "nodes" || f.what == "plans") return all;
   if (f.what == "devices") return f.name.empty() ? all : named_devices(all, f.name);
   if (f.what == "instances" && !f.name.empty()) return named_instances(session, all, f.name);
   if (f.what == "profiles")
@@ -96,12 +113,15 @@ Result<json> rows(const Session& session, const GetFlags& f) {
 
 // Prints the names by which other commands know the rows, a line each; for the shell's completion.
 Result<void> print_names(const std::string& what, const json& list) {
-  if (what == "revisions" || what == "decisions" || what == "profiles")
-    return Error{ErrorKind::kInvalid,
-                 "--names: " + what + " have none; functions, jobs, instances and devices do"};
+  if (what == "revisions" || what == "decisions" || what == "profiles" || what == "plans" ||
+      what == "checkpoints")
+    return Error{
+        ErrorKind::kInvalid,
+        "--names: " + what + " have none; functions, jobs, instances, devices and nodes do"};
   for (const json& row : list)
-    std::cout << (what == "functions" || what == "jobs" ? short_name(row)
-                                                        : row["id"].get<std::string>())
+    std::cout << (what == "functions" || what == "jobs"
+                      ? short_name(row)
+                      : row.value(what == "nodes" ? "name" : "id", ""))
               << "\n";
   return {};
 }
@@ -140,8 +160,12 @@ Result<void> get(const Session& session, const GetFlags& f) {
 void add_get(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<GetFlags>();
   CLI::App* command = app.add_subcommand(
-      "get", "list functions, jobs, revisions, instances, devices, profiles or decisions");
-  command->add_option("what", f->what, "also in short: fn, job, rev, inst, dev, prof, dec")
+      "get",
+      "list functions, jobs, revisions, instances, devices, nodes, profiles, plans, decisions, or "
+      "a job's checkpoints");
+  command
+      ->add_option("what", f->what,
+                   "also in short: fn, job, rev, inst, dev, no, prof, plan, dec, cp")
       ->required()
       ->transform(noun());
   command->add_option("name", f->name,

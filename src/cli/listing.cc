@@ -123,7 +123,40 @@ const Columns kJobs{{"NAME", "as commands take it"},
                     {"REFORMS", "changes of its workers"},
                     {"LAST-DECISION", "what was decided last, and how long ago; or what is wrong"}};
 
+const Columns kNodes{{"NODE", "a machine, or a group of its devices (`sluice up --servers`)"},
+                     {"DEVICES", "that it has"},
+                     {"CLUSTER", "what it is kept for; -: both use it"},
+                     {"USED-BY", "what uses it now: one of inference may be on loan to training"},
+                     {"INSTANCES", "of inference, on it now"},
+                     {"WORKERS", "of jobs, on it now"},
+                     {"STATE", "ready, or for how long it has not answered"}};
+const Columns kPlans{
+    {"JOB", "as commands take it"},
+    {"PLAN", "by which it has devices"},
+    {"STATE", "queued, running, stalled or paused"},
+    {"SERVERS", "where its workers are: how many on which node"},
+    {"ROUNDS", "its workers in this and the coming rounds, of a plan with a board"},
+    {"ENDS-IN", "at its present speed, else by its plan; - if unknown"},
+    {"LAST-DECISION", "what was decided last, and how long ago: why it waits"}};
+const Columns kBoard{{"NODE", "of the cluster"},
+                     {"DEVICES", "that jobs may have"},
+                     {"ROUNDS", "devices held in this and the coming rounds"},
+                     {"PRICE", "of a device in these, in seconds of completion time"}};
+
+const Columns kCheckpoints{
+    {"STEP", "as `sluice resume --from` takes it"},
+    {"EPOCHS", "that were trained before it"},
+    {"SAMPLE", "of the next epoch, with which the job goes on"},
+    {"SIZE", "of the parameters and the optimizer's state"},
+    {"AGE", "since it was written"},
+    {"STATE", "newest: the job goes on from it; set aside: it went back"},
+    {"COPY", "whether it is also in the folder of `sluice up --checkpoints`"}};
+
 const Columns& columns(const std::string& what) {
+  if (what == "nodes") return kNodes;
+  if (what == "plans") return kPlans;
+  if (what == "board") return kBoard;
+  if (what == "checkpoints") return kCheckpoints;
   if (what == "jobs") return kJobs;
   if (what == "functions") return kFunctions;
   if (what == "revisions") return kRevisions;
@@ -375,7 +408,82 @@ std::string jobs_table(const json& list) {
   return t.text();
 }
 
+namespace {
+
+std::string nodes_table(const json& list) {
+  Table t = table("nodes");
+  for (const json& r : list) {
+    const std::string home = r["virtual_cluster"], user = r["user"];
+    t.add({r["name"], std::to_string(r["devices"].size()), home.empty() ? "-" : home,
+           home.empty()   ? "all"
+           : user == home ? user
+                          : user + ", on loan",
+           std::to_string(r["instances"].get<int>()), std::to_string(r["workers"].get<int>()),
+           r["reachable"].get<bool>() ? "ready" : "silent for " + age(r["stale_ms"])});
+  }
+  return t.text();
+}
+
+// Returns "2 2 2 0 …": of the first rounds.
+template <class Format>
+std::string rounds(const json& list, Format format) {
+  constexpr size_t kShown = 8;
+  std::string out;
+  for (size_t r = 0; r < std::min(list.size(), kShown); ++r)
+    out += (out.empty() ? "" : " ") + format(list[r]);
+  return out + (list.size() > kShown ? " …" : "");
+}
+
+std::string plans_table(const json& plans) {
+  const auto whole = [](const json& n) { return std::to_string(n.get<int>()); };
+  Table jobs = table("plans");
+  for (const json& r : plans["jobs"]) {
+    std::string servers;
+    for (const auto& [node, workers] : r["servers"].items())
+      servers += (servers.empty() ? "" : ", ") + whole(workers) + " on " + node;
+    jobs.add(
+        {short_name(r), r["plan"], r["state"], servers.empty() ? "-" : servers,
+         r.contains("rounds") ? rounds(r["rounds"], whole) : "-",
+         r.contains("left_s") ? age(static_cast<int64_t>(r["left_s"].get<double>() * 1000)) : "-",
+         last_decision_of(r)});
+  }
+  std::string out = jobs.text();
+  for (const json& board : plans["boards"]) {
+    Table t = table("board");
+    for (const json& n : board["nodes"])
+      t.add({n["node"], whole(n["devices"]), rounds(n["held"], whole),
+             rounds(n["prices"], [](const json& p) { return fixed(p.get<double>(), 0); })});
+    out += "\nThe board, in rounds of " + fixed(board["round_s"].get<double>(), 0) + " s:\n" +
+           t.text();
+  }
+  return out;
+}
+
+std::string checkpoints_table(const json& list) {
+  Table t = table("checkpoints");
+  const json& all = list["checkpoints"];
+  const auto newest = std::find_if(all.rbegin(), all.rend(),
+                                   [](const json& c) { return !c["set_aside"].get<bool>(); });
+  for (const json& c : all) {
+    const bool aside = c["set_aside"], is_newest = newest != all.rend() && &c == &*newest;
+    t.add({std::to_string(c["step"].get<int64_t>()), std::to_string(c["epoch"].get<int64_t>()),
+           std::to_string(c["sample"].get<int64_t>()), bytes(c["bytes"].get<int64_t>()),
+           age(unix_now() - c["saved"].get<int64_t>()),
+           aside       ? "set aside"
+           : is_newest ? "newest"
+                       : "-",
+           c["copied"].get<bool>() ? "yes" : "-"});
+  }
+  const std::string trouble = list["trouble"];
+  return t.text() + (trouble.empty() ? "" : "\nno copy: " + trouble + "\n");
+}
+
+}  // namespace
+
 std::string listing(const std::string& what, const json& list) {
+  if (what == "nodes") return nodes_table(list);
+  if (what == "plans") return plans_table(list);
+  if (what == "checkpoints") return checkpoints_table(list);
   if (what == "jobs") return jobs_table(list);
   if (what == "functions") return functions_table(list);
   if (what == "revisions") return revisions_table(list);

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <optional>
+#include <utility>
 
 #include "base/log.h"
 #include "base/words.h"
@@ -17,7 +18,8 @@ namespace {
 std::optional<std::string> unknown_command(const CLI::App& app, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "--data" || word == "-o" || word == "--output") {
+    if (word == "--data" || word == "-o" || word == "--output" || word == "--kubeconfig" ||
+        word == "--system-namespace") {
       ++i;
     } else if (!word.starts_with("-")) {
       for (const CLI::App* command : app.get_subcommands(nullptr))
@@ -26,6 +28,24 @@ std::optional<std::string> unknown_command(const CLI::App& app, int argc, char**
     }
   }
   return std::nullopt;
+}
+
+// What stands on a cluster in place of commands that are one machine's.
+void refuse_on_cluster(const CLI::App& app) {
+  constexpr std::pair<std::string_view, const char*> kInPlace[] = {
+      {"apply", "kubectl apply -f FILE"},
+      {"delete", "kubectl delete ifn NAME"},
+      {"logs", "kubectl logs -l sluice.dev/function=NAME"},
+      {"invoke", "a request to the Service sluice-gateway"},
+      {"run", "a Pod with the annotation sluice.dev/quota"},
+      {"resize", "another value of the Pod's annotation sluice.dev/quota"},
+      {"up", "kubectl apply -k deploy"}};
+  for (const CLI::App* command : app.get_subcommands())
+    for (const auto& [name, instead] : kInPlace)
+      if (command->get_name() == name)
+        throw CLI::ValidationError(
+            std::string(name),
+            std::string("is a command of one machine; on a cluster, ") + instead + " does it");
 }
 
 std::string about_unknown_command(const CLI::App& app, const std::string& word) {
@@ -54,6 +74,16 @@ int main(int argc, char** argv) {
   app.add_option("-o,--output", session.output, "table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
+  session.on_cluster = std::string_view(argv[0]).ends_with("kubectl-sluice");
+  app.add_flag("--cluster", session.on_cluster,
+               "the platform of a Kubernetes cluster, as `kubectl sluice`");
+  app.add_option("--kubeconfig", session.kubeconfig, "of that cluster; without, as kubectl does");
+  app.add_option("--system-namespace", session.system, "of the platform there")
+      ->capture_default_str();
+
+  app.parse_complete_callback([&] {
+    if (session.on_cluster) cli::refuse_on_cluster(app);
+  });
 
   cli::Outcome outcome;
   cli::add_up(app, session, outcome);
@@ -74,7 +104,9 @@ int main(int argc, char** argv) {
   cli::add_top(app, session, outcome);
   cli::add_run(app, session, outcome);
   cli::add_simulate(app, session, outcome);
+  cli::add_explain(app, session, outcome);
   cli::add_quickstart(app, session, outcome);
+  cli::add_kube(app, outcome);
   cli::add_completion(app, outcome);
   cli::add_control(app, outcome);
   cli::add_gateway_command(app, outcome);

@@ -17,7 +17,8 @@ inline constexpr Noun kNouns[] = {
     {"functions", "function", "fn"},   {"revisions", "revision", "rev"},
     {"instances", "instance", "inst"}, {"jobs", "job", "job"},
     {"devices", "device", "dev"},      {"decisions", "decision", "dec"},
-    {"profiles", "profile", "prof"}};
+    {"profiles", "profile", "prof"},   {"nodes", "node", "no"},
+    {"plans", "plan", "plan"},         {"checkpoints", "checkpoint", "cp"}};
 
 // Turns each of a noun's words into the first.
 inline CLI::Validator noun() {

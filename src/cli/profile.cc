@@ -7,6 +7,7 @@
 
 #include "cli/files.h"
 #include "cli/limits.h"
+#include "cli/profile_cluster.h"
 #include "cli/profile_points.h"
 #include "cli/profile_room.h"
 #include "cli/profile_run.h"
@@ -27,6 +28,8 @@ std::atomic<bool> profile_interrupted = false;
 
 struct ProfileFlags {
   std::vector<std::string> files;
+  std::vector<std::string> names;  // on a cluster
+  bool prints_alone = false;
   std::vector<int> batches{1, 2, 4, 8}, quotas, sms;  // none: those of quick or full
   std::string points;                                 // by name
   double seconds = 0;                                 // 0: that of quick or full
@@ -38,6 +41,8 @@ struct ProfileFlags {
   double in_time_ms = 0;  // of a batch; 0: half of the objective
   std::string path = "/", body;
 };
+
+constexpr double kQuickBudget = 40;  // seconds
 
 std::vector<Share> shares(const std::vector<int>& percents) {
   std::vector<Share> all;
@@ -54,7 +59,7 @@ Sweep sweep_of(const ProfileFlags& f) {
     sweep.gpu_sms = {{1000}, {500}};
     sweep.per_point = Millis(400);
     if (f.quotas.empty() && f.sms.empty() && named == nullptr && f.seconds == 0)
-      sweep.budget = Seconds(40);
+      sweep.budget = from_seconds(kQuickBudget);
   }
   if (f.seconds > 0) sweep.per_point = from_seconds(f.seconds);
   if (!f.quotas.empty()) sweep.quotas = shares(f.quotas);
@@ -114,18 +119,19 @@ void print_measured(const FunctionSpec& spec, const control::Profile& measured, 
   say_what_is_missing(measured, total);
 }
 
-// Measures and stores, also what was measured before Ctrl-C. Adds the stored profiles to `stored`.
+// Measures and stores, also what was measured before Ctrl-C. Adds the profiles to `stored`.
 Result<void> profile_in(const ProfileRoom& room, const Session& session, const FunctionSpec& spec,
-                        const Sweep& sweep, nlohmann::json& stored) {
+                        const Sweep& sweep, bool prints_alone, nlohmann::json& stored) {
   int total = 0;
+  const bool shows = !session.json() || prints_alone;
   SLUICE_ASSIGN(measured, profile_model(
                               session.run("node.sock"), room, spec, sweep,
                               [&](const ProfileProgress& p) {
-                                if (total == 0 && p.kept > 0 && !session.json())
+                                if (total == 0 && p.kept > 0 && shows)
                                   std::cerr << "goes on with " << p.kept
                                             << " points measured before it was cut off\n";
                                 total = p.total;
-                                if (!session.json()) std::cerr << progress_line(p) << std::flush;
+                                if (shows) std::cerr << progress_line(p) << std::flush;
                               },
                               &profile_interrupted, session.data));
   if (measured.points.empty())
@@ -133,10 +139,12 @@ Result<void> profile_in(const ProfileRoom& room, const Session& session, const F
   control::Profile whole = measured;
   if (sweep.plan != nullptr) whole.points = profile::filled(measured.points);
   nlohmann::json body = control::to_json(whole);
-  const auto put = session.api(wire::http::verb::put, "/v1/profiles", body);
-  if (!put.ok()) return put.error();
+  if (!prints_alone) {
+    const auto put = session.api(wire::http::verb::put, "/v1/profiles", body);
+    if (!put.ok()) return put.error();
+  }
   stored.push_back(std::move(body));
-  if (!session.json()) print_measured(spec, measured, total);
+  if (!session.json() && !prints_alone) print_measured(spec, measured, total);
   if (profile_interrupted)
     return Error{ErrorKind::kInternal, "interrupted; " + std::to_string(measured.points.size()) +
                                            " of " + std::to_string(total) + " points are kept"};
@@ -159,7 +167,7 @@ Result<void> say_what_is_full(const nlohmann::json& state, const FunctionSpec& s
 
 // On each type of device that it may run on.
 Result<void> profile_one(const Session& session, const FunctionSpec& spec, const Sweep& sweep,
-                         nlohmann::json& stored) {
+                         bool prints_alone, nlohmann::json& stored) {
   SLUICE_ASSIGN(state, session.node().json(wire::http::verb::get, "/v1/state"));
   SLUICE_ASSIGN(rooms, rooms_to_measure(state, spec));
   SLUICE_TRY(say_what_is_full(state, spec, rooms));
@@ -169,7 +177,7 @@ Result<void> profile_one(const Session& session, const FunctionSpec& spec, const
     if (const int most = there.model().max_batch; most > 0)
       std::erase_if(its.batches, [&](int batch) { return batch > most; });
     if (its.batches.empty()) its.batches = {1};
-    SLUICE_TRY(profile_in(room, session, there, its, stored));
+    SLUICE_TRY(profile_in(room, session, there, its, prints_alone, stored));
   }
   return {};
 }
@@ -178,9 +186,12 @@ Result<void> profile(const Session& session, const ProfileFlags& f) {
   std::vector<FunctionSpec> specs;
   SLUICE_ASSIGN(files, read_files(f.files));
   for (const FunctionFile& file : files) {
-    SLUICE_ASSIGN(parsed, control::parse_functions(
-                              file.text, {.file = file.name, .folder = file.folder, .home = home()},
-                              control::check_model));
+    SLUICE_ASSIGN(parsed, control::parse_functions(file.text,
+                                                   {.file = file.name,
+                                                    .folder = file.folder,
+                                                    .home = home(),
+                                                    .models = control::folder_of_models(home())},
+                                                   control::check_model));
     specs.insert(specs.end(), parsed.begin(), parsed.end());
   }
   const auto runs = session.node().json(wire::http::verb::get, "/v1/state");
@@ -199,10 +210,30 @@ Result<void> profile(const Session& session, const ProfileFlags& f) {
     // A request waits for a batch and then takes part in one, so each may take half (Dilu).
     if (const Nanos slo = spec->inference().slo.latency; slo > Nanos(0)) sweep.in_time = slo / 2;
     if (f.in_time_ms > 0) sweep.in_time = from_seconds(f.in_time_ms / 1000);
-    outcome = profile_one(session, *spec, sweep, stored);
+    outcome = profile_one(session, *spec, sweep, f.prints_alone, stored);
   }
-  if (session.json() && (outcome.ok() || !stored.empty())) print(stored);
+  const bool as_json = session.json() || f.prints_alone;
+  if (as_json && (outcome.ok() || !stored.empty())) print(stored);
   return outcome;
+}
+
+// What nodes of a cluster are asked. A budget, because each has other quotas left.
+Result<void> profile_there(const Session& session, const ProfileFlags& f) {
+  if (!f.points.empty() || !f.plan.empty() || !f.sms.empty() || !f.body.empty())
+    return Error{ErrorKind::kInvalid, "--points, --plan, --sms, --body: not on a cluster"};
+  ClusterProfile wanted{.names = f.names, .files = f.files, .quotas = f.quotas, .words = {}};
+  if (wanted.quotas.empty())
+    wanted.quotas = f.full ? std::vector{100, 70, 40, 20, 10} : std::vector{100, 40, 10};
+  std::ranges::sort(wanted.quotas, std::ranges::greater());
+  std::string batches;
+  for (const int b : f.batches) batches += (batches.empty() ? "" : ",") + std::to_string(b);
+  wanted.words = {"--batches", batches, "--path", f.path};
+  if (f.full) wanted.words.emplace_back("--full");
+  if (!f.full || f.budget > 0)
+    wanted.words.insert(wanted.words.end(),
+                        {"--budget", fixed(f.budget > 0 ? f.budget : kQuickBudget, 1)});
+  if (f.seconds > 0) wanted.words.insert(wanted.words.end(), {"--seconds", fixed(f.seconds, 3)});
+  return profile_on_cluster(session, wanted);
 }
 
 void add_points(CLI::App& command, ProfileFlags& f) {
@@ -258,6 +289,8 @@ void add_profile(CLI::App& app, Session& session, Outcome& outcome) {
       "active warps, of those that fit");
   auto* files =
       command->add_option("-f,--filename", f->files, "function files, or folders of them");
+  command->add_option("names", f->names, "on a cluster: functions that were applied");
+  command->add_flag("--print", f->prints_alone, "print the profiles as JSON, and store none");
   command->add_flag("--full", f->full,
                     "quotas 100,70,40,20,10, a second at each point; SMs 100,50,25 under MPS");
   command->add_option("--batches", f->batches, "batch sizes")
@@ -291,7 +324,9 @@ void add_profile(CLI::App& app, Session& session, Outcome& outcome) {
     f->table.plan = f->plan;
     f->table.most_trials = f->most_trials;
     if (f->in_time_ms > 0) f->table.in_time = from_seconds(f->in_time_ms / 1000);
-    if (f->table.table.empty() && f->files.empty())
+    if (session.on_cluster && f->table.table.empty() && !(f->files.empty() && f->names.empty()))
+      outcome = profile_there(session, *f);
+    else if (f->table.table.empty() && f->files.empty())
       outcome = Error{ErrorKind::kInvalid, "-f FILE or --table FILE is wanted"};
     else
       outcome =

@@ -42,6 +42,10 @@ struct Plan {
 Result<nlohmann::json> play(const Session& session, const QuickstartFlags& flags,
                             std::vector<Plan>& plans);
 
+// Applies the functions with their profiles, and waits until they are ready.
+Result<void> deploy(const Session& session, const std::vector<Plan>& plans,
+                    const QuickstartFlags& flags);
+
 // Applies the training job, and waits until it trains.
 Result<void> deploy_job(const Session& session, const QuickstartFlags& flags);
 
@@ -61,6 +65,11 @@ class JobMeter {
 
 // Plays the load, the training job, and both together; prints what they cost each other.
 Result<nlohmann::json> play_with_training(const Session& session, QuickstartFlags flags);
+
+// Shows a server of inference on loan to training, and its return when a function of `plan` comes.
+// Returns {lent_s, served_s}: from the platform's start, and from when the function was applied.
+Result<nlohmann::json> play_loan(const Session& session, const QuickstartFlags& flags,
+                                 const Plan& plan);
 
 // Returns an error if a request failed: late and shed requests are the demonstration's subject,
 // failed ones are not.

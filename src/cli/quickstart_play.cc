@@ -1,10 +1,5 @@
 // One play of the main job: a platform of its own, the models measured and deployed, the trace
 // played, and the results.
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -12,14 +7,14 @@
 #include <iostream>
 #include <thread>
 
-#include "base/system_error.h"
 #include "cli/listing.h"
 #include "cli/load_report.h"
 #include "cli/payload.h"
+#include "cli/profile_room.h"
 #include "cli/profile_run.h"
 #include "cli/quickstart.h"
+#include "cli/quickstart_platform.h"
 #include "cli/slices_view.h"
-#include "cli/supervisor.h"
 #include "cli/table.h"
 #include "control/local/model_check.h"
 #include "control/profiles.h"
@@ -31,76 +26,6 @@ namespace {
 
 using nlohmann::json;
 using wire::http::verb;
-
-constexpr const char* kLog = "/up.log";  // identifies a folder of ours
-
-// Empties the folder: only if an earlier play made it, and no platform runs there.
-Result<void> begin_anew(const std::string& data) {
-  namespace fs = std::filesystem;
-  std::error_code fault;
-  if (fs::exists(data, fault) && !fs::is_empty(data, fault) && !fs::exists(data + kLog, fault))
-    return Error{ErrorKind::kConflict,
-                 data + ": is not of quickstart's making, which would empty it; name another"};
-  if (fs::exists(data + "/up.lock", fault)) {
-    SLUICE_ASSIGN(holder, Supervisor::holder(data));
-    if (holder)
-      return Error{ErrorKind::kConflict, "a platform runs on " + data + "; end it first: sluice " +
-                                             "--data " + data + " down"};
-  }
-  fs::remove_all(data, fault);
-  if (!fault) fs::create_directories(data, fault);
-  if (fault) return system_error(data, fault.value());
-  return {};
-}
-
-// The platform, for the lifetime of this object.
-class Platform {
- public:
-  Platform(const std::string& data, const std::string& policy, const std::string& log) {
-    const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-    const std::vector<std::string> words{self,   "--data",   data,          "up",    "--policy",
-                                         policy, "--listen", "127.0.0.1:0", "--api", "127.0.0.1:0"};
-    std::vector<char*> argv;
-    for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
-    argv.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-      ::dup2(fd, STDOUT_FILENO);
-      ::dup2(fd, STDERR_FILENO);
-      ::execv(argv[0], argv.data());
-      ::_exit(127);
-    }
-  }
-  ~Platform() { stop(); }
-  void stop() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGTERM);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-  bool lives() {
-    if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) != 0) pid_ = 0;
-    return pid_ > 0;
-  }
-  void leave() { pid_ = 0; }
-
- private:
-  pid_t pid_ = 0;
-};
-
-Result<void> wait_for(const std::function<Result<bool>()>& done, Nanos patience,
-                      const std::string& what) {
-  const SteadyClock clock;
-  const Time end = clock.now() + patience;
-  while (clock.now() < end) {
-    SLUICE_ASSIGN(is, done());
-    if (is) return {};
-    std::this_thread::sleep_for(Millis(100));
-  }
-  return Error{ErrorKind::kTimeout,
-               what + ": not within " + std::to_string(patience.count() / 1'000'000'000) + " s"};
-}
 
 // The objective: five times the model alone on a whole device, plus 30 ms for the network path.
 Nanos objective(const control::Profile& p) {
@@ -155,25 +80,6 @@ FunctionSpec with_fixed_slice(FunctionSpec spec, const QuickstartFlags& f) {
   const Share each{permille / spec.inference().min_replicas};
   spec.slice = Slice{.sm = kWhole, .quota = {each, f.borrow ? kWhole : each}};
   return spec;
-}
-
-Result<void> deploy(const Session& session, const std::vector<Plan>& plans,
-                    const QuickstartFlags& f) {
-  std::string file;
-  for (const Plan& p : plans) {
-    const auto put = session.api(verb::put, "/v1/profiles", p.profile);
-    if (!put.ok()) return put.error();
-    file += "---\n" + control::to_yaml(f.policy == "fixed" ? with_fixed_slice(p.spec, f) : p.spec);
-  }
-  SLUICE_ASSIGN(answer, session.api_raw(verb::post, "/v1/functions?file=quickstart", file,
-                                        "application/yaml"));
-  if (answer.result_int() != 200) return Error{ErrorKind::kInvalid, answer.body()};
-  return wait_for(
-      [&]() -> Result<bool> {
-        SLUICE_ASSIGN(functions, session.api(verb::get, "/v1/functions"));
-        return std::ranges::all_of(functions, [](const json& r) { return r["ready"].get<bool>(); });
-      },
-      Seconds(180), "functions to be ready");
 }
 
 std::vector<LoadTarget> targets_of(const std::vector<Plan>& plans, const RatePlan& trace,
@@ -247,23 +153,6 @@ json joined(const Session& session, const std::vector<LoadResult>& results,
   return out;
 }
 
-// The platform is up once it has CPU devices and its gateway answers. Returns their number.
-Result<size_t> devices_of(const Session& session, Platform& platform) {
-  size_t devices = 0;
-  SLUICE_TRY(wait_for(
-      [&]() -> Result<bool> {
-        if (!platform.lives())
-          return Error{ErrorKind::kInternal, "the platform ended; see " + session.data + kLog};
-        const auto list = session.api(verb::get, "/v1/devices");
-        const auto is_cpu = [](const json& d) { return d["kind"] == "cpu"; };  // as models need
-        if (list.ok()) devices = static_cast<size_t>(std::ranges::count_if(*list, is_cpu));
-        const auto status = session.api(verb::get, "/v1/status");
-        return devices > 0 && status.ok() && (*status)["gateway"].get<bool>();
-      },
-      Seconds(60), "the platform"));
-  return devices;
-}
-
 // The live view, every ten seconds.
 LoadProgress live_view(const Session& session) {
   return [&session, shown = -1](Nanos since, const auto&) mutable {
@@ -296,15 +185,33 @@ std::string function_of(std::string model) {
   return model;
 }
 
+Result<void> deploy(const Session& session, const std::vector<Plan>& plans,
+                    const QuickstartFlags& f) {
+  std::string file;
+  for (const Plan& p : plans) {
+    const auto put = session.api(verb::put, "/v1/profiles", p.profile);
+    if (!put.ok()) return put.error();
+    file += "---\n" + control::to_yaml(f.policy == "fixed" ? with_fixed_slice(p.spec, f) : p.spec);
+  }
+  SLUICE_ASSIGN(answer, session.api_raw(verb::post, "/v1/functions?file=quickstart", file,
+                                        "application/yaml"));
+  if (answer.result_int() != 200) return Error{ErrorKind::kInvalid, answer.body()};
+  return wait_for(
+      [&]() -> Result<bool> {
+        SLUICE_ASSIGN(functions, session.api(verb::get, "/v1/functions"));
+        return std::ranges::all_of(functions, [](const json& r) { return r["ready"].get<bool>(); });
+      },
+      Seconds(180), "functions to be ready");
+}
+
 Result<json> play(const Session& session, const QuickstartFlags& f, std::vector<Plan>& plans) {
   SLUICE_ASSIGN(trace_text, read_file(f.trace));
   const auto trace = sim::parse_rates(trace_text);
   if (!trace.ok()) return within(f.trace, trace.error());
-  SLUICE_TRY(begin_anew(session.data));
   std::cout << "starting the platform (policy " << f.policy << ", data in " << session.data
             << ")\n";
-  Platform platform(session.data, f.policy, session.data + kLog);
-  SLUICE_ASSIGN(devices, devices_of(session, platform));
+  SLUICE_ASSIGN(platform, QuickstartPlatform::start(session, f.policy));
+  SLUICE_ASSIGN(devices, platform.devices(session));
   if (plans.empty()) {
     std::cout << devices << " CPU devices; measuring the models (batch x quota):\n";
     for (const char* model : kQuickstartModels) {

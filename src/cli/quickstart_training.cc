@@ -91,7 +91,8 @@ Result<json> play_with_training(const Session& session, QuickstartFlags f) {
   SLUICE_TRY(nothing_failed(both));
   if (both["job"]["samples"] == 0)
     return Error{ErrorKind::kInternal, "the job trained nothing beside the load"};
-  return json{{"inference", inference}, {"training", job}, {"together", both}};
+  SLUICE_ASSIGN(loan, play_loan(session, f, plans.back()));
+  return json{{"inference", inference}, {"training", job}, {"together", both}, {"loan", loan}};
 }
 
 }  // namespace sluice::cli

@@ -11,6 +11,7 @@
 #include <iostream>
 
 #include "base/system_error.h"
+#include "cli/cluster_api.h"
 
 namespace sluice::cli {
 
@@ -42,6 +43,21 @@ std::string Session::function_path(const std::string& name) const {
   return "/v1/functions/" + escaped(f.space) + "/" + escaped(f.name);
 }
 
+namespace {
+
+// One for the whole process: a command makes several calls.
+Result<std::shared_ptr<const ClusterApi>> cluster_of(const Session& session) {
+  static std::shared_ptr<const ClusterApi> opened;
+  if (opened) return opened;
+  SLUICE_ASSIGN(config, session.kubeconfig.empty() ? kube::default_config()
+                                                   : kube::config_from_file(session.kubeconfig));
+  SLUICE_ASSIGN(api, ClusterApi::open(config, session.system));
+  opened = std::move(api);
+  return opened;
+}
+
+}  // namespace
+
 NodeClient Session::node() const {
   return NodeClient(*this);
 }
@@ -56,6 +72,10 @@ Error Session::nobody(const std::string& why) const {
 Result<wire::HttpResponse> Session::api_raw(wire::http::verb method, const std::string& target,
                                             std::string body, std::string_view type,
                                             Nanos timeout) const {
+  if (on_cluster) {
+    SLUICE_ASSIGN(api, cluster_of(*this));
+    return api->call(method, target, std::move(body), type, timeout);
+  }
   wire::HttpClient client({.path = run("api.sock")}, timeout);
   auto answer = client.call(method, target, std::move(body), type);
   if (!answer.ok() && answer.error().kind == ErrorKind::kUnavailable)

@@ -21,6 +21,9 @@ struct Session {
   std::string data;              // --data, SLUICE_DATA, or default_data()
   std::string output = "table";  // -o: table, json
   std::string space;             // -n: the namespace of names without one; empty: not given
+  bool on_cluster = false;  // `kubectl sluice`, --cluster: the platform of a Kubernetes cluster
+  std::string kubeconfig;   // of the cluster; empty: as kubectl finds it
+  std::string system = "sluice-system";  // the platform's namespace there
 
   bool json() const { return output == "json"; }
   std::string run(const std::string& socket) const { return data + "/run/" + socket; }
@@ -97,6 +100,8 @@ void add_top(CLI::App& app, Session& session, Outcome& outcome);
 void add_run(CLI::App& app, Session& session, Outcome& outcome);  // run, resize
 void add_simulate(CLI::App& app, Session& session, Outcome& outcome);
 void add_quickstart(CLI::App& app, Session& session, Outcome& outcome);
+void add_explain(CLI::App& app, Session& session, Outcome& outcome);
+void add_kube(CLI::App& app, Outcome& outcome);
 void add_completion(CLI::App& app, Outcome& outcome);
 // For a completion script: prints what may replace the last of the words after "sluice".
 void print_candidates(const CLI::App& app, Session& session, const std::vector<std::string>& words);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cli/recorded_store.h"
 #include "cli/session.h"
 #include "cli/table.h"
 #include "policy/bundle.h"
@@ -23,8 +24,9 @@ namespace sluice::cli {
 namespace {
 
 struct SimulateFlags {
+  bool from_store = false;
   std::string scenario, json, timeline, plots, stepping;
-  std::vector<std::string> policies;
+  std::vector<std::string> policies, plans;
   std::optional<uint64_t> seed;
 };
 
@@ -32,19 +34,52 @@ constexpr size_t kLongestScenario = size_t{1} << 20;
 
 std::atomic<bool> simulation_stopped = false;
 
-Result<sim::Scenario> read_scenario(const SimulateFlags& f) {
-  SLUICE_ASSIGN(text, read_file(f.scenario, kLongestScenario));
-  const auto folder = std::filesystem::path(f.scenario).parent_path();
-  SLUICE_ASSIGN(scenario, sim::parse_scenario(text, f.scenario, folder));
+// With from_store, what the platform has recorded; of its devices, too, if there is no scenario.
+Result<sim::Scenario> parse_scenario(const Session& session, const SimulateFlags& f) {
+  std::unique_ptr<RecordedStore> store;
+  if (f.from_store) {
+    SLUICE_ASSIGN(fetched, RecordedStore::fetch(session));
+    store = std::move(fetched);
+  }
+  const std::string path = store ? store->path() : "";
+  if (!f.scenario.empty()) {
+    SLUICE_ASSIGN(text, read_file(f.scenario, kLongestScenario));
+    const auto folder = std::filesystem::path(f.scenario).parent_path();
+    return sim::parse_scenario(text, f.scenario, folder, path);
+  }
+  if (!store) return Error{ErrorKind::kInvalid, "a scenario, or --from-store, is wanted"};
+  SLUICE_ASSIGN(text, store->scenario(session));
+  return sim::parse_scenario(text, "--from-store", "", path);
+}
+
+Result<sim::Scenario> read_scenario(const Session& session, const SimulateFlags& f) {
+  SLUICE_ASSIGN(scenario, parse_scenario(session, f));
   if (f.seed) scenario.seed = *f.seed;
   if (!f.stepping.empty()) scenario.cluster.stepping = *sim::find_stepping(f.stepping);
   if (!f.policies.empty()) scenario.policies = f.policies;
   if (scenario.policies.empty()) scenario.policies = {"has-gpu"};
+  if (!f.plans.empty()) scenario.plans = f.plans;
   for (const std::string& policy : scenario.policies)
     if (policy::find_bundle(policy) == nullptr)
       return Error{ErrorKind::kInvalid,
                    "--policies: '" + policy + "' is not known; `sluice policies` lists them"};
   return scenario;
+}
+
+// What is played: each policy, with each plan if there are any.
+struct Choice {
+  std::string policy, plan;
+
+  std::string name() const { return sim::played_as(policy, plan); }
+};
+
+std::vector<Choice> choices_of(const sim::Scenario& s) {
+  std::vector<Choice> all;
+  for (const std::string& policy : s.policies) {
+    if (s.plans.empty()) all.push_back({policy, ""});
+    for (const std::string& plan : s.plans) all.push_back({policy, plan});
+  }
+  return all;
 }
 
 // Says so where fluids are no measure of a policy's arbiter.
@@ -168,12 +203,11 @@ class Thinking {
 // The part that is done, and the time left, on the terminal.
 class Progress {
  public:
-  Progress(const std::string& policy, Nanos all) : policy_(policy), all_(all) {}
-  void passed(Nanos so_far) {
+  explicit Progress(const std::string& policy) : policy_(policy) {}
+  void passed(double done) {
     const Time now = clock_.now();
     if (now - shown_ < Millis(500)) return;
     shown_ = now;
-    const double done = seconds(so_far) / seconds(all_);
     std::cerr << "\r" << policy_ << " " << fixed(100 * done, 0) << " %, "
               << fixed(seconds(now - began_) * (1 - done) / std::max(done, 1e-6), 0) << " s left   "
               << std::flush;
@@ -185,7 +219,6 @@ class Progress {
 
  private:
   const std::string policy_;
-  const Nanos all_;
   SteadyClock clock_;
   Time began_ = clock_.now(), shown_ = began_;
   bool any_ = false;
@@ -198,8 +231,13 @@ Result<void> save(const std::string& path, const std::string& text) {
   return {};
 }
 
+std::string picture_of(const std::string& folder, const Choice& choice, const std::string& what) {
+  const std::string plan = choice.plan.empty() ? "" : "-" + choice.plan;
+  return folder + "/" + choice.policy + plan + what + ".svg";
+}
+
 Result<void> simulate(const Session& session, const SimulateFlags& f) {
-  SLUICE_ASSIGN(scenario, read_scenario(f));
+  SLUICE_ASSIGN(scenario, read_scenario(session, f));
   std::error_code unknown;
   if (!f.plots.empty() && !std::filesystem::is_directory(f.plots, unknown))
     return Error{ErrorKind::kNotFound, "--plot: " + f.plots + ": there is no such folder"};
@@ -211,25 +249,32 @@ Result<void> simulate(const Session& session, const SimulateFlags& f) {
   warn_of_fluids(scenario);
   std::vector<sim::Outcome> outcomes;
   std::string thoughts;
-  for (const std::string& policy : scenario.policies) {
-    Progress progress(policy, scenario.duration);
+  for (const Choice& choice : choices_of(scenario)) {
+    const std::string name = choice.name();
+    Progress progress(name);
     sim::Watch watch;
-    watch.on_second = [&](Nanos passed) {
-      if (session.output == "table") progress.passed(passed);
+    watch.on_second = [&](double done) {
+      if (session.output == "table") progress.passed(done);
       return !simulation_stopped;
     };
     sim::TimelinePlot plot;
     if (!f.timeline.empty() || !f.plots.empty())
       watch.on_row = [&](const sim::TimelineRow& r) {
-        if (!f.timeline.empty()) write_row(timeline, policy, r);
+        if (!f.timeline.empty()) write_row(timeline, name, r);
         if (!f.plots.empty()) plot.add(r);
+      };
+    sim::Gantt gantt;
+    if (!f.plots.empty() && !scenario.jobs.empty())
+      watch.on_occupants = [&](Nanos passed, const auto& now, const auto& lent) {
+        gantt.add(passed, now, lent);
       };
     Thinking thinking;
     watch.on_phase = [&](std::string_view phase) { thinking.ended(phase); };
-    SLUICE_ASSIGN(outcome, sim::simulate(scenario, policy, watch));
+    SLUICE_ASSIGN(outcome, sim::simulate(scenario, choice.policy, watch, choice.plan));
     outcomes.push_back(std::move(outcome));
-    if (!f.plots.empty()) SLUICE_TRY(save(f.plots + "/" + policy + ".svg", plot.svg()));
-    thoughts += policy + ": " + thinking.text() + "\n";
+    if (!f.plots.empty()) SLUICE_TRY(save(picture_of(f.plots, choice, ""), plot.svg()));
+    if (watch.on_occupants) SLUICE_TRY(save(picture_of(f.plots, choice, "-jobs"), gantt.svg()));
+    thoughts += name + ": " + thinking.text() + "\n";
     if (simulation_stopped) break;
   }
   const std::string report = sim::to_json(scenario, outcomes).dump(2) + "\n";
@@ -251,9 +296,17 @@ void add_simulate(CLI::App& app, Session& session, Outcome& outcome) {
   auto f = std::make_shared<SimulateFlags>();
   CLI::App* command = app.add_subcommand(
       "simulate", "play a scenario in virtual time, under one or several policies");
-  command->add_option("scenario", f->scenario, "a scenario file (docs/simulator.md)")->required();
+  command->add_option("scenario", f->scenario, "a scenario file (docs/simulator.md)");
+  command->add_flag("--from-store", f->from_store,
+                    "what the platform has recorded: its functions, profiles and arrivals; without "
+                    "a scenario, on its own devices");
   command->add_option("--policies", f->policies, "in place of the scenario's: a,b,c")
       ->delimiter(',');
+  command
+      ->add_option("--plans", f->plans,
+                   "of training jobs, in place of the scenario's: each policy is played with each")
+      ->delimiter(',')
+      ->check(CLI::IsMember(policy::plan_names()));
   command->add_option("--seed", f->seed, "in place of the scenario's");
   command
       ->add_option("--stepping", f->stepping,
@@ -262,7 +315,9 @@ void add_simulate(CLI::App& app, Session& session, Outcome& outcome) {
   command->add_option("--json", f->json, "writes the results to this file");
   command->add_option("--timeline", f->timeline,
                       "writes what every second held and answered to this file, as CSV");
-  command->add_option("--plot", f->plots, "draws each policy's timeline in this folder, as SVG");
+  command->add_option(
+      "--plot", f->plots,
+      "draws each run's timeline in this folder, as SVG; of jobs also which devices they have");
   command->callback([f, &session, &outcome] { outcome = simulate(session, *f); });
 }
 

@@ -15,17 +15,39 @@ std::string address(const Session& session, const std::string& file) {
   return text.ok() ? text->substr(0, text->find('\n')) : "";
 }
 
-// "has-gpu (alpha: 0.8)"
+// "has-gpu (alpha: 0.8), plan fifo"
 std::string policy(const json& now) {
   std::string settings;
   const json own = now.value("policy_settings", json::object());  // an older platform sends none
   for (const auto& [name, text] : own.items())
     settings += (settings.empty() ? " (" : ", ") + name + ": " + text.get<std::string>();
-  return now["policy"].get<std::string>() + settings + (settings.empty() ? "" : ")");
+  const std::string plan = now.value("plan", "");
+  return now["policy"].get<std::string>() + settings + (settings.empty() ? "" : ")") +
+         (plan.empty() ? "" : ", plan " + plan);
+}
+
+std::string word(const json& now, const char* part) {
+  return now[part].get<bool>() ? "answers" : "does not answer";
+}
+
+// Where it is, and where its functions answer, is Kubernetes' to say.
+Result<void> status_of_cluster(const Session& session, const json& now) {
+  if (session.json())
+    print(now);
+  else
+    std::cout << "functions    http://sluice-gateway." << session.system << ", in the cluster\n"
+              << "gateways     " << word(now, "gateway") << "\n"
+              << "agents       " << word(now, "node") << "\n"
+              << "policy       " << policy(now) << "\n"
+              << "enforcement  " << now["enforcement"].get<std::string>() << "\n";
+  if (now["node"].get<bool>() && now["gateway"].get<bool>()) return {};
+  return Error{ErrorKind::kInternal, "an agent or a gateway does not answer; `kubectl -n " +
+                                         session.system + " get pods` shows them"};
 }
 
 Result<void> status(const Session& session) {
   SLUICE_ASSIGN(now, session.api(wire::http::verb::get, "/v1/status"));
+  if (session.on_cluster) return status_of_cluster(session, now);
   now["data"] = session.data;
   now["functions_at"] = address(session, "gateway.address");
   now["api_at"] = address(session, "api.address");
@@ -33,14 +55,11 @@ Result<void> status(const Session& session) {
   if (session.json()) {
     print(now);
   } else {
-    const auto word = [&](const char* part) {
-      return now[part].get<bool>() ? "answers" : "does not answer";
-    };
     std::cout << "data         " << session.data << "\n"
               << "functions    http://" << now["functions_at"].get<std::string>() << "\n"
               << "API          http://" << now["api_at"].get<std::string>() << "\n"
-              << "gateway      " << word("gateway") << "\n"
-              << "node daemon  " << word("node") << "\n"
+              << "gateway      " << word(now, "gateway") << "\n"
+              << "node daemon  " << word(now, "node") << "\n"
               << "policy       " << policy(now) << "\n"
               << "enforcement  " << now["enforcement"].get<std::string>() << "\n";
   }

@@ -25,9 +25,12 @@
 #include "cli/programs.h"
 #include "cli/session.h"
 #include "cli/supervisor.h"
+#include "control/local/checkpoint_copies.h"
+#include "control/local/servers.h"
 #include "control/spec/function_file.h"
 #include "enforce/cgroup.h"
 #include "policy/bundle.h"
+#include "policy/loans.h"
 
 namespace sluice::cli {
 namespace {
@@ -37,8 +40,10 @@ using wire::http::verb;
 constexpr Nanos kPatience = Seconds(45);  // for a process to finish what it has
 
 struct UpFlags {
-  std::string listen = "127.0.0.1:8000", api = "127.0.0.1:7070", policy = "has-gpu", runtime,
-              arbiter, nvml, mps, gpu_store, settings_file;
+  std::string listen = "127.0.0.1:8000", api = "127.0.0.1:7070", policy = "has-gpu", plan, runtime,
+              arbiter, nvml, mps, gpu_store, settings_file, servers, loans = "fapes", checkpoints;
+  double lend_after = 30;  // seconds
+  int spare_servers = 0;
   policy::SettingTexts settings;  // of the policy, from the file
   std::string tls_cert, tls_key, gateway_token_file;
   size_t max_body = 64 << 20;
@@ -108,6 +113,12 @@ std::vector<ChildSpec> processes(const std::string& data, const UpFlags& f) {
                                    "--home", home(),    "--listen-fd", first, "--tcp-fd", second};
   for (const auto& [name, text] : f.settings)
     control.insert(control.end(), {"--setting", name + "=" + text});
+  if (!f.plan.empty()) control.insert(control.end(), {"--plan", f.plan});
+  if (!f.servers.empty())
+    control.insert(control.end(), {"--servers", f.servers, "--loans", f.loans, "--lend-after",
+                                   std::to_string(f.lend_after), "--spare-servers",
+                                   std::to_string(f.spare_servers)});
+  if (!f.checkpoints.empty()) control.insert(control.end(), {"--checkpoints", f.checkpoints});
   if (!f.refine) control.insert(control.end(), {"--refine", "false"});
   std::vector<std::string> gateway{self,          "gateway",
                                    "--data",      data,
@@ -245,6 +256,45 @@ void add_up(CLI::App& app, Session& session, Outcome& outcome) {
     policies += "\n" + std::string(b.name) + ": " + std::string(b.summary);
   up_command->add_option("--policy", f->policy, "of functions that name none:" + policies)
       ->capture_default_str();
+  std::string plans;
+  for (const policy::Plan& p : policy::plans())
+    plans += "\n" + std::string(p.name) + ": " + std::string(p.summary);
+  up_command
+      ->add_option("--plan", f->plan,
+                   "of training functions that name none, in place of their policy's:" + plans)
+      ->check(CLI::IsMember(policy::plan_names()));
+  up_command
+      ->add_option(
+          "--servers", f->servers,
+          "the devices in groups, each a node: 4, or inference=2,training=2, of which those "
+          "of inference go on loan to training while they are idle")
+      ->check([](const std::string& text) {
+        const auto servers = control::servers_from(text);
+        return servers.ok() ? std::string() : servers.error().message;
+      });
+  up_command
+      ->add_option("--loans", f->loans,
+                   "which servers go back: those that disturb training least by FaPES's or Lyra's "
+                   "rule, any (one-way); none: nothing is lent")
+      ->check(CLI::IsMember(
+          std::vector<std::string>(policy::reclaim_rules().begin(), policy::reclaim_rules().end())))
+      ->capture_default_str();
+  up_command->add_option("--lend-after", f->lend_after, "seconds without an instance of inference")
+      ->check(CLI::Range(0.0, 86'400.0))
+      ->capture_default_str();
+  up_command
+      ->add_option("--spare-servers", f->spare_servers,
+                   "idle servers of inference that are not lent")
+      ->check(CLI::Range(0, 64))
+      ->capture_default_str();
+  up_command
+      ->add_option("--checkpoints", f->checkpoints,
+                   "an absolute path, perhaps of a mounted disk: jobs' checkpoints are copied "
+                   "there, and a job whose own are gone goes on from them")
+      ->check([](const std::string& path) {
+        const auto checked = control::CheckpointCopies::check(path);
+        return checked.ok() ? std::string() : checked.error().message;
+      });
   up_command->add_option("--settings", f->settings_file,
                          "YAML file of NAME: VALUE, settings of that policy (`sluice policies "
                          "NAME` shows them)");

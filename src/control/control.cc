@@ -53,8 +53,8 @@ Control::Control(const Ports& ports, ControlSettings settings)
       stops_(settings_.patience),
       rollouts_({settings_.start_tries, settings_.rollout_patience}),
       counts_(settings_.account_every),
-      policies_({settings_.bundle, settings_.bundle_settings}, settings_.seed,
-                settings_.decide_at_rest),
+      policies_({settings_.bundle, settings_.bundle_settings, settings_.plan, settings_.loans},
+                settings_.seed, settings_.decide_at_rest),
       keeper_({functions_, accounting_, rollouts_, counts_, policies_}) {}
 
 Result<std::unique_ptr<Control>> Control::open(const Ports& ports, ControlSettings settings) {
@@ -63,6 +63,8 @@ Result<std::unique_ptr<Control>> Control::open(const Ports& ports, ControlSettin
     return Error{ErrorKind::kInvalid, "the policy '" + settings.bundle + "' is not known"};
   if (const auto set = bundle->settings.with(settings.bundle_settings); !set.ok())
     return within("policy " + settings.bundle, set.error());
+  if (!settings.plan.empty() && policy::find_plan(settings.plan) == nullptr)
+    return Error{ErrorKind::kInvalid, "the plan '" + settings.plan + "' is not known"};
   std::unique_ptr<Control> c(new Control(ports, std::move(settings)));
   SLUICE_TRY(c->restore());
   return c;

@@ -37,6 +37,8 @@ namespace sluice::control {
 struct ControlSettings {
   std::string bundle = "has-gpu";        // of functions that name none
   policy::SettingTexts bundle_settings;  // of that bundle, overriding its own
+  std::string plan;                      // of jobs that name none; empty: their bundle's
+  policy::LoanRules loans;               // between virtual clusters
   uint64_t seed = 1;                     // of the policies that draw
   Nanos tick_every = Millis(250);        // the period of ticks; a bundle decides in some of them
   Nanos account_every = Seconds(1);
@@ -49,6 +51,9 @@ struct ControlSettings {
   Nanos unmet_after = Seconds(1);  // a running function's unmet demand lasts before it is recorded
   Nanos start_cost = Seconds(5);   // assumed of a function that never became ready
   int start_tries = 3;             // starts that may fail before a revision is given up
+  // Whether a function's only revision is given up, too, until its file is applied again. Else it
+  // is tried on, as what a Pod lacked may be there by then.
+  bool give_up_only = true;
   Nanos rollout_patience = Seconds(30);  // a new revision may take to reach its full size
   bool refine = true;                    // live instances correct profiles
   std::string boot_id;         // of the clock's machine: policies' memories are valid within a boot
@@ -85,6 +90,9 @@ class Control {
   std::vector<std::string> remove(const FunctionName& f, bool with_models);
   // A known function's failed starts no longer delay it, and its job goes on after a trouble.
   void retry(const FunctionName& f);
+  // A job without workers begins again from the checkpoint of that step.
+  Result<void> go_back(const FunctionName& f, int64_t step);
+  ListedCheckpoints checkpoints(const FunctionName& f) const;
   // A known function was applied again without a new revision: one that was given up is started
   // again.
   void retry_given_up(const FunctionName& f);
@@ -121,6 +129,7 @@ class Control {
   const Starts::Trouble* start_trouble(const FunctionName& f, int revision) const {
     return starts_.trouble(f, revision);
   }
+  const policy::Memories& memories() const { return policies_.memories(); }
   const ControlSettings& settings() const { return settings_; }
   const Training* training() const { return training_; }
   const Profiles& profiles() const { return profiles_; }
@@ -160,7 +169,8 @@ class Control {
   void report_lost(const std::vector<Instance>& lost, UnixMillis wall);
   void stop_overdue(Time now, UnixMillis wall);
   void stop_stragglers(Time now, UnixMillis wall);
-  std::vector<InstanceId> workers_of(const FunctionName& f, int revision) const;
+  using RevisionKey = std::pair<FunctionName, int>;
+  std::map<RevisionKey, std::vector<InstanceId>> workers_of_jobs() const;
   bool worker_failed(const ObservedInstance& o, const FunctionState& f);
   void settle_rollouts(Time now, UnixMillis wall);
   void carry_out(const Action& action, Time now, UnixMillis wall);

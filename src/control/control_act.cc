@@ -96,8 +96,10 @@ bool Control::is_given_up_and_unmet(const Action& action) const {
 
 InstanceId Control::new_id(const FunctionName& f, int revision) {
   Random random(++next_id_);
-  const std::string prefix = f.space == "default" ? f.name : f.space + "." + f.name;
-  return prefix.substr(0, 40) + "-" + std::to_string(revision) + "-" + base36(random.next(), 5);
+  std::string prefix = f.space == "default" ? f.name : f.space + "." + f.name;
+  prefix.resize(std::min<size_t>(prefix.size(), 40));
+  while (prefix.ends_with('.')) prefix.pop_back();  // ".-" is in no name of a Pod
+  return prefix + "-" + std::to_string(revision) + "-" + base36(random.next(), 5);
 }
 
 // An order that its node has not answered in time may still be carried out: it counts as given, and
@@ -181,8 +183,7 @@ void Control::carry_out(const Action& action, Time now, UnixMillis wall) {
     f.unavailable = f.present.alive ? "" : action.reason.text;
     if (f.unavailable.empty()) least = settings_.unmet_after;
   } else {
-    d.subject = std::get<Loan>(action.what).device;
-    outcome = Error{ErrorKind::kInvalid, "loan is not executed: there are no virtual clusters"};
+    d.subject = std::get<Loan>(action.what).node;
   }
   if (!outcome.ok()) d.fault = outcome.error().message;
   if (d.action != "unmet" && d.fault.empty()) return decisions_.record(std::move(d));

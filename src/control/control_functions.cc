@@ -54,7 +54,10 @@ void Control::adopt(StoredFunction stored) {
   const int before = f.stored.newest;
   f.stored = std::move(stored);
   f.bundle = &policies_.bundle_of(spec_of(f.stored, f.stored.newest));
-  if (f.stored.newest != before) clear_obstacles(f);
+  if (f.stored.newest != before) {
+    clear_obstacles(f);
+    f.job.reset();
+  }
   teach(name);
 }
 
@@ -68,6 +71,24 @@ void Control::clear_obstacles(FunctionState& f) {
 void Control::retry(const FunctionName& name) {
   if (training_ != nullptr) training_->retry(name);
   starts_.forget(name, functions_.at(name).stored.newest);
+}
+
+Result<void> Control::go_back(const FunctionName& name, int64_t step) {
+  FunctionState& f = functions_.at(name);
+  if (training_ == nullptr)
+    return Error{ErrorKind::kUnavailable, "nothing here controls training jobs"};
+  if (f.job && f.job->phase == JobPhase::kFinished)
+    return Error{ErrorKind::kConflict, "job '" + to_string(name) + "' has finished"};
+  if (f.present.alive)
+    return Error{ErrorKind::kConflict,
+                 "job '" + to_string(name) +
+                     "' has workers, which go on from where they are: pause it first, and wait "
+                     "until they have left"};
+  return training_->go_back(name, step);
+}
+
+ListedCheckpoints Control::checkpoints(const FunctionName& name) const {
+  return training_ != nullptr ? training_->checkpoints(name) : ListedCheckpoints();
 }
 
 void Control::retry_given_up(const FunctionName& name) {

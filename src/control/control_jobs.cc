@@ -19,25 +19,28 @@ std::string brief(const std::string& error) {
 // Keeps a controller for each training function, and takes over what the controllers report.
 void Control::see_jobs(Time now, UnixMillis wall) {
   if (training_ == nullptr) return;
+  const std::map<RevisionKey, std::vector<InstanceId>> workers = workers_of_jobs();
   for (auto& [name, f] : functions_) {
     const Revision& revision = revision_of(f.stored, f.stored.newest);
     if (revision.spec.is_inference()) continue;
+    // Nothing more comes of one that is over; adopt() forgets it with its revision.
+    if (f.job && f.job->phase == JobPhase::kFinished && !f.job->files_pending) continue;
     training_->keep(revision);
-    training_->run(name, workers_of(name, revision.number));
+    const auto found = workers.find({name, revision.number});
+    training_->run(name, found != workers.end() ? found->second : std::vector<InstanceId>{});
     f.job = training_->status(name);
     if (f.submitted == Time{}) f.submitted = now - Millis(wall - revision.created);
   }
 }
 
-// Returns those that run and are to go on.
-std::vector<InstanceId> Control::workers_of(const FunctionName& f, int revision) const {
-  std::vector<InstanceId> workers;
+// Returns those that run and are to go on, by job and revision.
+std::map<Control::RevisionKey, std::vector<InstanceId>> Control::workers_of_jobs() const {
+  std::map<RevisionKey, std::vector<InstanceId>> workers;
   for (const ObservedInstance& o : seen_.instances) {
     const Instance& i = o.instance;
     const bool goes_on = i.state == InstanceState::kReady || i.state == InstanceState::kStarting;
-    if (i.function == f && i.revision == revision && goes_on && o.reachable && ours(o) &&
-        !stops_.asked(i.id))
-      workers.push_back(i.id);
+    if (goes_on && o.reachable && ours(o) && !stops_.asked(i.id))
+      workers[{i.function, i.revision}].push_back(i.id);
   }
   return workers;
 }

@@ -144,8 +144,8 @@ void Control::return_to_served(FunctionState& f) {
 bool Control::give_up_starts(FunctionState& f, int revision, int failures) {
   const StoredFunction& s = f.stored;
   const bool has_served = std::ranges::count(s.served, revision) > 0;
-  if (f.job || failures < settings_.start_tries || has_served || revision != s.newest ||
-      revision != s.serving)
+  if (!settings_.give_up_only || f.job || failures < settings_.start_tries || has_served ||
+      revision != s.newest || revision != s.serving)
     return false;
   starts_.give_up(s.name, revision);
   return true;

@@ -82,6 +82,16 @@ TEST_F(ControlTest, StartsWhatIsAskedForOnce) {
   EXPECT_EQ(cluster.routes["functions"][0]["instances"][0]["state"], "ready");
 }
 
+// A Pod's name has no part that begins with '-'.
+TEST_F(ControlTest, AnIdIsCutBeforeADot) {
+  FunctionSpec long_named = spec();
+  long_named.name.space = std::string(39, 's');
+  apply(long_named);
+  step(2);
+  ASSERT_EQ(cluster.seen.instances.size(), 1u);
+  EXPECT_TRUE(cluster.seen.instances[0].instance.id.starts_with(std::string(39, 's') + "-1-"));
+}
+
 TEST_F(ControlTest, AStartNamesTheArbiterOfTheFunctionsPolicy) {
   FunctionSpec papers = spec();
   papers.policy = "has-gpu-paper";
@@ -517,6 +527,26 @@ TEST_F(ControlTest, TheGatewayIsToldTheRouteOfTheFunctionsPolicy) {
   ASSERT_TRUE(Requests(*control).apply({spec()}, false, wall).ok());
   step(1);
   EXPECT_EQ(cluster.routes["functions"][0]["route"], policy::find_bundle("fixed")->route);
+}
+
+// The platform may have chosen another plan than that by which the file was checked.
+TEST_F(ControlTest, AJobsSettingsOfAnotherPlanAreWarnedOf) {
+  FunctionSpec job{.name = {.name = "j"}, .kind = TrainingSpec{.command = {"/bin/train"}}};
+  job.policy_settings = {{"floor", "10%"}};
+  EXPECT_THAT(Requests(*control).apply({job}, true, wall)->at(0).warnings, testing::IsEmpty());
+  job.training().plan = "fifo";
+  EXPECT_THAT(Requests(*control).apply({job}, true, wall)->at(0).warnings,
+              ElementsAre(testing::HasSubstr("policy.settings: have no effect under plan fifo")));
+}
+
+TEST_F(ControlTest, AnotherPlanIsNoNewRevisionOfAJob) {
+  FunctionSpec job{.name = {.name = "j"}, .kind = TrainingSpec{.command = {"/bin/train"}}};
+  ASSERT_TRUE(Requests(*control).apply({job}, false, wall).ok());
+  job.training().plan = "sjf";
+  const auto applied = Requests(*control).apply({job}, false, wall);
+  ASSERT_TRUE(applied.ok()) << applied.error().message;
+  EXPECT_EQ(applied->at(0).revision, 1);
+  EXPECT_EQ(spec_of(control->functions().at(job.name).stored, 1).training().plan, "sjf");
 }
 
 TEST_F(ControlTest, ALeastOfZeroIsWarnedOfWhereOneAlwaysStays) {

@@ -1,5 +1,7 @@
 #include "control/decisions.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/printable.h"
 #include "wire/json/json.h"
@@ -47,8 +49,10 @@ void Decisions::record(Decision d) {
 }
 
 void Decisions::written(const std::vector<Decision>& numbered) {
-  for (const Decision& d : numbered)
+  for (const Decision& d : numbered) {
+    newest_ = std::max(newest_, d.number);
     if (auto f = functions_.find(d.function); f != functions_.end()) f->second.take(d);
+  }
 }
 
 void Decisions::not_written(std::vector<Decision> decisions) {

@@ -32,6 +32,8 @@ class Decisions {
   // Returns those that the journal lacks.
   std::vector<Decision> take() { return std::exchange(recorded_, {}); }
   void written(const std::vector<Decision>& numbered);
+  // Returns the number of the newest that this loop has written; 0: none yet.
+  int64_t newest() const { return newest_; }
   // The journal failed. Keeps the newest thousand.
   void not_written(std::vector<Decision> decisions);
 
@@ -50,6 +52,7 @@ class Decisions {
   };
   std::map<FunctionName, OfFunction> functions_;
   std::vector<Decision> recorded_;
+  int64_t newest_ = 0;
 };
 
 }  // namespace sluice::control

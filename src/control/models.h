@@ -3,7 +3,8 @@
 // whatever becomes of the user's file. The local adapter copies files (model_copies.h).
 //
 // Threads: the loop's for for_start() and for_user(), which wait for nothing; any for the others.
-// Several may keep() at once. check(), identify(), keep() and sweep() take as long as a disk does.
+// Several may keep() at once. check(), identify() and keep() take as long as a disk, or the server
+// of a model, does; sweep() as a disk.
 #pragma once
 
 #include <memory>

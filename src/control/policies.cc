@@ -76,14 +76,31 @@ bool Policies::note_run(Seen& seen, size_t function, Time now) const {
   return true;
 }
 
+// Returns whether the jobs are due: they are planned together.
+bool Policies::jobs_are_due(const Snapshot& snapshot) const {
+  constexpr int kRests = 5;  // times as long as a function, as a job goes on by itself
+  auto seen = seen_.begin();
+  for (const FunctionView& view : snapshot.functions) {
+    const Seen& s = seen++->second;
+    if (view.spec.is_inference() || !deciding_.contains(&bundle_of(view.spec))) continue;
+    if (s.ran == Time{} || snapshot.now - s.ran >= kRests * at_rest_ - kEarly) return true;
+  }
+  return false;
+}
+
 std::vector<Action> Policies::decide(Snapshot& snapshot, const SnapshotChanges& changes,
                                      const Predictor& predictor, const std::string& boot_id) {
   note_changes(snapshot, changes);
   ran_ = false;
+  const bool jobs = jobs_are_due(snapshot);
   auto seen = seen_.begin();
   for (size_t f = 0; f < snapshot.functions.size(); ++f, ++seen) {
     FunctionView& view = snapshot.functions[f];
-    view.due = deciding_.contains(&bundle_of(view.spec)) && note_run(seen->second, f, snapshot.now);
+    view.due = deciding_.contains(&bundle_of(view.spec));
+    if (view.spec.is_inference())
+      view.due = view.due && note_run(seen->second, f, snapshot.now);
+    else if (view.due = view.due && jobs; view.due)
+      seen->second = {.ran = snapshot.now};
     ran_ = ran_ || view.due;
   }
   if (std::exchange(boot_, boot_id) != boot_id) memories_.clear();

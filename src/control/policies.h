@@ -34,7 +34,8 @@ class Policies {
   // are pure. So a function is due when its view has changed, or one of its instances, or any
   // device. A function that lacks what it wants is also due when any instance has changed. Each is
   // due every `at_rest`, for rules that depend on the time alone and decisions that came to
-  // nothing. `changes` are those since the last call.
+  // nothing. Jobs are due together, and at rest less often. `changes` are those since the last
+  // call.
   std::vector<Action> decide(Snapshot& snapshot, const SnapshotChanges& changes,
                              const Predictor& predictor, const std::string& boot_id);
   // Whether any policy ran, in the last decide().
@@ -59,6 +60,7 @@ class Policies {
   };
   void note_changes(const Snapshot& now, const SnapshotChanges& changes);
   bool note_run(Seen& seen, size_t function, Time now) const;
+  bool jobs_are_due(const Snapshot& snapshot) const;
 
   const policy::PlatformPolicy platform_;
   const Nanos at_rest_;

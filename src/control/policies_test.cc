@@ -72,6 +72,24 @@ TEST_F(PoliciesTest, WhatWentWithoutIsDecidedWhenRoomMayHaveComeFree) {
   EXPECT_TRUE(tick());
 }
 
+// What one has done by now changes in each tick. It goes on by itself, so its plan need not.
+TEST_F(PoliciesTest, JobsAreDecidedTogetherAndAtRestEveryFiveSeconds) {
+  for (const char* name : {"j", "k"}) {
+    FunctionView& view = snapshot.functions.emplace_back();
+    view.spec.name.name = name;
+    view.spec.kind = TrainingSpec{};
+  }
+  changes = unchanged();
+  EXPECT_TRUE(tick());
+  EXPECT_TRUE(due(1) && due(2));
+  int decided = 0;
+  for (int n = 0; n < 39; ++n) decided += tick() && due(1);
+  EXPECT_EQ(decided, 1);
+  changes.functions[2] = true;
+  EXPECT_TRUE(tick());
+  EXPECT_TRUE(due(1) && due(2));
+}
+
 TEST_F(PoliciesTest, AllDecideWhenAskedTo) {
   EXPECT_TRUE(tick());
   policies.at_once();

@@ -40,10 +40,17 @@ std::string bundles_with(bool policy::Bundle::*flag) {
   return names;
 }
 
-// Returns settings of the file that its bundle ignores.
-std::vector<std::string> warnings(const FunctionSpec& spec, const std::string& platform) {
-  if (!spec.is_inference()) return {};
-  const policy::Bundle& bundle = policy::bundle_of(spec, platform);
+// Returns settings of the file that its bundle, or a job's plan, ignores. The platform may have
+// chosen another plan than that by which the file was checked.
+std::vector<std::string> warnings(const FunctionSpec& spec, const ControlSettings& platform) {
+  const policy::Bundle& bundle = policy::bundle_of(spec, platform.bundle);
+  if (!spec.is_inference()) {
+    const policy::Plan& plan = policy::plan_of(spec, platform.plan, bundle);
+    const auto set = plan.settings.with(spec.policy_settings);
+    if (set.ok()) return {};
+    return {"policy.settings: have no effect under plan " + std::string(plan.name) + ": " +
+            set.error().message};
+  }
   const InferenceSpec& inference = spec.inference();
   const std::string name(bundle.name);
   std::vector<std::string> out;
@@ -64,18 +71,27 @@ std::vector<std::string> warnings(const FunctionSpec& spec, const std::string& p
   return out;
 }
 
-// Takes over what changes without a new revision: the split of the traffic, and of a job what its
-// workers need not start again for.
+// Takes over what changes without a new revision: the split of the traffic, how many instances
+// there may be, and of a job what its workers need not start again for.
 void take_over_running(FunctionSpec& running, const FunctionSpec& wanted) {
   if (running.kind.index() != wanted.kind.index()) return;
   if (running.is_inference()) {
     running.inference().canary_traffic_percent = wanted.inference().canary_traffic_percent;
+    running.inference().min_replicas = wanted.inference().min_replicas;
+    running.inference().max_replicas = wanted.inference().max_replicas;
     return;
   }
   running.priority = wanted.priority;
   running.training().min_workers = wanted.training().min_workers;
   running.training().max_workers = wanted.training().max_workers;
   running.training().paused = wanted.training().paused;
+  running.training().keep_checkpoints = wanted.training().keep_checkpoints;
+  running.training().plan = wanted.training().plan;
+}
+
+bool splits_otherwise(const FunctionSpec& before, const FunctionSpec& now) {
+  return now.is_inference() &&
+         before.inference().canary_traffic_percent != now.inference().canary_traffic_percent;
 }
 
 // Returns the revision to go back to; `to` is a user's, 0 without one.
@@ -116,7 +132,7 @@ const StoredFunction* Requests::find(const FunctionName& name) const {
 }
 
 std::vector<std::string> Requests::warnings_of(const FunctionSpec& spec) const {
-  std::vector<std::string> out = warnings(spec, loop_.settings().bundle);
+  std::vector<std::string> out = warnings(spec, loop_.settings());
   if (spec.is_inference())
     for (const ModelVariant& v : spec.inference().variants)
       if (!v.fault.empty())
@@ -152,10 +168,10 @@ Result<Applied> Requests::check(const FunctionSpec& spec,
   SLUICE_TRY(check_kind(spec, newest));
   FunctionSpec resplit = newest;
   take_over_running(resplit, spec);
-  const char* what = newest == spec        ? "unchanged"
-                     : resplit != spec     ? "changed"
-                     : spec.is_inference() ? "traffic"
-                                           : "settings";
+  const char* what = newest == spec                   ? "unchanged"
+                     : resplit != spec                ? "changed"
+                     : splits_otherwise(newest, spec) ? "traffic"
+                                                      : "settings";
   const int next = before->revisions.back().number + 1;
   return Applied{spec.name, resplit == spec ? before->newest : next, what, difference(newest, spec),
                  warnings_of(spec)};
@@ -235,20 +251,22 @@ void Requests::revise(const FunctionSpec& spec, const Applied& applied, UnixMill
            applied.what, "Revision " + std::to_string(applied.revision) + " was applied.", {}}});
 }
 
-// The split of the traffic is not part of a revision, so nothing starts again for it.
+// The split of the traffic and the number of instances are not part of a revision, so nothing
+// starts again for them.
 void Requests::resplit(const FunctionSpec& spec, UnixMillis wall) {
   StoredFunction f = *find(spec.name);
+  const bool traffic = splits_otherwise(spec_of(f, f.newest), spec);
   const std::string newest = revision_id(spec.name, f.newest);
   for (Revision& revision : f.revisions)
     if (revision.number == f.newest) revision.spec = spec;
   Reason reason;
-  if (spec.is_inference()) {
+  if (traffic) {
     const int percent = spec.inference().canary_traffic_percent;
     reason = {"traffic",
               "Revision " + std::to_string(f.newest) + " gets " + std::to_string(percent) +
                   " % of the traffic.",
               {{"percent", static_cast<double>(percent)}}};
-  } else if (spec.training().paused) {
+  } else if (!spec.is_inference() && spec.training().paused) {
     reason = {"paused", "Paused.", {}};
   } else {
     reason = {"settings", "Its settings changed.", {}};
@@ -308,13 +326,35 @@ Result<std::vector<std::string>> Requests::remove(const FunctionName& name, Unix
   return kept;
 }
 
-Result<void> Requests::set_paused(const FunctionName& name, bool paused, UnixMillis wall) {
+Result<void> Requests::check_job(const FunctionName& name) const {
   SLUICE_TRY(check_known(name));
   const StoredFunction* f = find(name);
-  FunctionSpec spec = spec_of(*f, f->newest);
-  if (spec.is_inference())
+  if (spec_of(*f, f->newest).is_inference())
     return Error{ErrorKind::kNotFound,
                  "job '" + to_string(name) + "' not found; that is an inference function"};
+  return {};
+}
+
+Result<void> Requests::resume_from(const FunctionName& name, int64_t step, UnixMillis wall) {
+  SLUICE_TRY(check_job(name));
+  SLUICE_TRY(loop_.go_back(name, step));
+  SLUICE_TRY(set_paused(name, false, wall));
+  loop_.record({.at = wall,
+                .function = name,
+                .action = "resume",
+                .subject = revision_id(name, find(name)->newest),
+                .reason = {"from-checkpoint",
+                           "It goes on from its checkpoint of step " + std::to_string(step) +
+                               ". Later ones are set aside.",
+                           {{"step", static_cast<double>(step)}}}});
+  loop_.write_decisions();
+  return {};
+}
+
+Result<void> Requests::set_paused(const FunctionName& name, bool paused, UnixMillis wall) {
+  SLUICE_TRY(check_job(name));
+  const StoredFunction* f = find(name);
+  FunctionSpec spec = spec_of(*f, f->newest);
   if (!paused) loop_.retry(name);
   if (spec.training().paused == paused) return {};
   spec.training().paused = paused;

@@ -42,11 +42,14 @@ class Requests {
                                           bool with_models = false);
   // Of a training function: its workers leave with a checkpoint, or come back.
   Result<void> set_paused(const FunctionName& f, bool paused, UnixMillis wall);
+  // Of a training function without workers: it goes on from that step's checkpoint.
+  Result<void> resume_from(const FunctionName& f, int64_t step, UnixMillis wall);
   Result<void> set_drained(const DeviceId& device, bool drained, UnixMillis wall);
 
  private:
   const StoredFunction* find(const FunctionName& name) const;
   Result<void> check_known(const FunctionName& f) const;
+  Result<void> check_job(const FunctionName& f) const;
   std::vector<std::string> warnings_of(const FunctionSpec& spec) const;
   Result<Applied> check(const FunctionSpec& spec, const std::vector<FunctionSpec>& all) const;
   Result<void> save(const FunctionSpec& spec, const Applied& applied, UnixMillis wall);

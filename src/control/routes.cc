@@ -89,7 +89,9 @@ FunctionRoute function_route(const RoutedFunction& function,
     const int revision = i.instance->instance.revision;
     const bool ready = i.state == InstanceState::kReady;
     newest_ready |= revision == f.newest && ready;
-    if (i.instance->foreign || (!ready && i.state != InstanceState::kDraining)) continue;
+    // A Pod that drains before it ran has no address.
+    if (i.instance->foreign || i.instance->address.empty()) continue;
+    if (!ready && i.state != InstanceState::kDraining) continue;
     route.instances.push_back(
         instance_route(i, spec_of(f, revision).inference(), devices, predictor));
   }

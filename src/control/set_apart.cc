@@ -43,7 +43,8 @@ std::string fault_of(const StoredFunction& f) {
 Result<void> check_path(const FunctionName& name, const FunctionName& other) {
   if (name == other || served_name(name) != served_name(other)) return {};
   return Error{ErrorKind::kInvalid, "metadata.name: clients would call it " + served_name(name) +
-                                        ", which is " + to_string(other) + " already"};
+                                        ", which is " + to_string(other) +
+                                        " already: give one of the two another name"};
 }
 
 std::string said_of(const SetApart& apart) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <tuple>
 #include <utility>
 
 #include "control/routes.h"
@@ -46,6 +48,17 @@ bool set_spec(FunctionSpec& spec, const StoredFunction& f, int revision, UnixMil
   return set(spec, raised);
 }
 
+// What a job has done by now is no change: plans see it when they decide next.
+bool set_job(std::optional<JobView>& job, std::optional<JobView> now) {
+  const auto state = [](const JobView& j) {
+    return std::tuple(j.phase, j.submitted, j.samples, j.step.has_value(), j.noise > 0);
+  };
+  const bool changed = job.has_value() != now.has_value() ||
+                       (now && (state(*job) != state(*now) || job->trouble != now->trouble));
+  job = std::move(now);
+  return changed;
+}
+
 // Returns whether a policy may see a difference.
 bool update(FunctionView& v, const FunctionState& f, int wanted, const SnapshotSettings& settings) {
   bool changed = set_spec(v.spec, f.stored, wanted, settings.wall);
@@ -68,7 +81,7 @@ bool update(FunctionView& v, const FunctionState& f, int wanted, const SnapshotS
     const double allowed = 1 - v.spec.inference().slo.percentile / 100;
     changed |= set(v.violating, t.violations(settings.violation_window) > allowed);
   }
-  changed |= set(v.job, job_view(v.spec, f.job, f.submitted, f.present.alive));
+  changed |= set_job(v.job, job_view(v.spec, f.job, f.submitted, f.present.alive));
   changed |= set(v.last_scale_down, f.last_scale_down);
   const int64_t ms = f.present.longest_start_ms;
   changed |= set(v.start_cost, ms > 0 ? Nanos(Millis(ms)) : settings.start_cost);

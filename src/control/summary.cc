@@ -16,7 +16,7 @@ constexpr Words kHappened[] = {{"start", "started"},      {"stop", "stopped"},
                                {"rollout", "rolled out"}, {"rollback", "rolled back"},
                                {"delete", "deleted"},     {"drain", "cordoned"},
                                {"undrain", "uncordoned"}, {"notice", "noticed"},
-                               {"profile", "learned"}};
+                               {"profile", "learned"},    {"loan", "moved a server"}};
 
 constexpr Words kWhy[] = {{"keep-alive", "always stays"},
                           {"new-device", "more load"},
@@ -27,6 +27,9 @@ constexpr Words kWhy[] = {{"keep-alive", "always stays"},
                           {"shift", "moved for a neighbour"},
                           {"refined", "live instances"},
                           {"drained-device", "device cordoned"},
+                          {"server-lent", "server lent to training"},
+                          {"server-reclaimed", "server goes back to inference"},
+                          {"server-returned", "server is back"},
                           {"retired", "revision has no traffic"},
                           {"cluster-full", "no room"},
                           {"max-replicas", "maxReplicas"},

@@ -72,8 +72,8 @@ class Timeline : public testing::Test {
   void open() {
     control_.reset();
     predictor_ = {};
-    control_ = std::move(
-        *Control::open({desired_, journal_, cluster_, predictor_, clock_}, {.bundle = bundle_}));
+    control_ = std::move(*Control::open({desired_, journal_, cluster_, predictor_, clock_},
+                                        {.bundle = bundle_, .give_up_only = give_up_only_}));
   }
 
   // Events of a second come first; the first expectation after them runs the tick.
@@ -315,6 +315,7 @@ class Timeline : public testing::Test {
   ManualClock clock_;
   UnixMillis wall_ = kStart;
   std::string bundle_ = "fixed";
+  bool give_up_only_ = true;
   int ticks_a_second_ = 1;
   int second_ = 0;
   bool ticked_ = false;
@@ -604,6 +605,21 @@ TEST_F(Timeline, WhatNeverServedAndEndsAtEveryStartIsGivenUpUntilItIsAppliedAgai
   310 expect f r1:ready
   310 split f r1:100
   )");
+}
+
+TEST_F(Timeline, WhereNothingIsGivenUpWhatItLackedMayCome) {
+  give_up_only_ = false;
+  open();
+  play(R"(
+    0 break 1
+    0 apply f 30%
+  300 said f start-backoff
+  300 unsaid f start-given-up
+  300 mend 1
+  370 expect f r1:ready
+  370 split f r1:100
+  )");
+  EXPECT_LE(cluster_.starts, 12) << "once a minute in the end";
 }
 
 TEST_F(Timeline, WhatWasGivenUpIsTriedAgainWhenTheTrafficAloneChanges) {

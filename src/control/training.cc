@@ -17,10 +17,14 @@ std::optional<JobView> job_view(const FunctionSpec& spec,
     const bool finished_before = view.phase == JobPhase::kFinished && !status->progress;
     view.done = finished_before ? view.samples
                                 : std::min(view.samples, at.epoch * status->samples + at.sample);
+    view.reported = status->reported;
     view.noise = status->noise;
     view.step = status->step;
+    view.measures_first = status->measures_first;
     view.batch = status->batch;
     view.learning_rate = status->learning_rate;
+    if (!status->reforms.empty())
+      view.reform = status->reforms.back().stopping + status->reforms.back().forming;
   }
   if (status && status->files_pending && train::goes_on(view.phase))
     view.phase = has_workers ? JobPhase::kRunning : JobPhase::kPaused;

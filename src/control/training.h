@@ -18,6 +18,19 @@
 
 namespace sluice::control {
 
+// A job's checkpoints, for listings.
+struct ListedCheckpoint {
+  train::JobPosition at;
+  int64_t bytes = 0;
+  UnixMillis saved = 0;
+  bool set_aside = false;  // the job has gone back from it
+  bool copied = false;     // outside of the platform's folder
+};
+struct ListedCheckpoints {
+  std::vector<ListedCheckpoint> all;  // by step
+  std::string trouble;                // with the copies; empty: none
+};
+
 class Training {
  public:
   virtual ~Training() = default;
@@ -36,6 +49,13 @@ class Training {
   virtual bool ended(const FunctionName& f, const InstanceId& worker, const std::string& error) = 0;
   // A job that has stopped for a trouble begins again, from its newest checkpoint.
   virtual void retry(const FunctionName& f) = 0;
+  virtual ListedCheckpoints checkpoints(const FunctionName&) { return {}; }
+  // A job begins again from that step's checkpoint; later ones are set aside. Returns kNotFound
+  // with the steps that are there, kUnavailable if its files are just being prepared. REQUIRES: it
+  // has no workers.
+  virtual Result<void> go_back(const FunctionName&, int64_t) {
+    return Error{ErrorKind::kUnavailable, "no checkpoints are kept here"};
+  }
   // Returns nullopt while there is no controller.
   virtual std::optional<train::JobStatus> status(const FunctionName& f) const = 0;
   // Returns the program of a worker that is to be started, which computes with so many threads.

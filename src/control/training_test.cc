@@ -15,6 +15,7 @@ namespace {
 class OneJob : public Training {
  public:
   train::JobStatus job{.epochs = 10};
+  int64_t back_to = -1;
 
   Result<void> check(const TrainingSpec&) const override { return {}; }
   void keep(const Revision&) override {}
@@ -22,6 +23,10 @@ class OneJob : public Training {
   void run(const FunctionName&, const std::vector<InstanceId>&) override {}
   bool ended(const FunctionName&, const InstanceId&, const std::string&) override { return true; }
   void retry(const FunctionName&) override {}
+  Result<void> go_back(const FunctionName&, int64_t step) override {
+    back_to = step;
+    return {};
+  }
   std::optional<train::JobStatus> status(const FunctionName&) const override { return job; }
   Result<ExecOfProgram> worker(const FunctionName&, const InstanceId&, int) override {
     return ExecOfProgram{.command = {"/bin/true"}};
@@ -75,6 +80,36 @@ TEST_F(ControlOfAJob, ItsWorkersGoOnWhileTheNextLoopPreparesItsFiles) {
   step(3);
   EXPECT_EQ(cluster.stops, 0);
   EXPECT_EQ(cluster.starts, 2);
+}
+
+TEST_F(ControlOfAJob, GoesBackToACheckpointOnceItHasNoWorkers) {
+  FunctionSpec spec;
+  spec.name.name = "j";
+  spec.kind = TrainingSpec{.command = {"/bin/true"}, .epochs = 10, .max_workers = 1};
+  Requests requests(*control);
+  ASSERT_TRUE(requests.apply({spec}, false, wall).ok());
+  step(3);
+  cluster.all(InstanceState::kStarting, InstanceState::kReady);
+  training.job.phase = JobPhase::kRunning;
+  step(3);
+  const Result<void> early = requests.resume_from(spec.name, 100, wall);
+  ASSERT_FALSE(early.ok());
+  EXPECT_EQ(early.error().kind, ErrorKind::kConflict);
+  EXPECT_EQ(training.back_to, -1);
+
+  ASSERT_TRUE(requests.set_paused(spec.name, true, wall).ok());
+  step(3);
+  for (const ObservedInstance& o : std::vector(cluster.seen.instances)) cluster.end(o.instance.id);
+  step(3);
+  const Result<void> back = requests.resume_from(spec.name, 100, wall);
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(training.back_to, 100);
+  EXPECT_FALSE(spec_of(control->functions().at(spec.name).stored, 1).training().paused);
+
+  training.job.phase = JobPhase::kFinished;
+  step(3);
+  EXPECT_EQ(requests.resume_from(spec.name, 100, wall).error().message,
+            "job 'default/j' has finished");
 }
 
 }  // namespace

@@ -335,6 +335,35 @@ Result<Cgroup> Cgroups::open(const std::string& path) const {
   return group;
 }
 
+Cgroup Cgroup::of_another(const CgroupBases& bases, const std::string& path) {
+  Cgroup group;
+  group.name_ = path;
+  group.v2_ = bases.v2;
+  const auto in = [&](const std::string& base) {
+    std::string folder = base + "/" + path;
+    if (base.empty()) return std::string();
+    if (access(folder.c_str(), F_OK) != 0) {
+      group.whole_ = false;
+      return std::string();
+    }
+    if (std::ranges::find(group.folders_, folder) == group.folders_.end())
+      group.folders_.push_back(folder);
+    return folder;
+  };
+  group.cpu_folder_ = in(bases.cpu);
+  group.cpuset_folder_ = in(bases.cpuset);
+  group.memory_folder_ = in(bases.memory);
+  if (const std::string counted = in(bases.cpuacct); !counted.empty())
+    group.usage_file_ = counted + (bases.v2 ? "/cpu.stat" : "/cpuacct.usage");
+  return group;
+}
+
+bool Cgroup::exists() const {
+  return whole_ && std::ranges::all_of(folders_, [](const std::string& folder) {
+           return access(folder.c_str(), F_OK) == 0;
+         });
+}
+
 Result<void> Cgroup::add(pid_t process) {
   for (const std::string& folder : folders_)
     SLUICE_TRY(write_file(folder + "/cgroup.procs", std::to_string(process)));
@@ -347,6 +376,13 @@ Result<void> Cgroup::set_cores(const std::vector<int>& cores) {
   std::string list;
   for (const int core : cores) list += (list.empty() ? "" : ",") + std::to_string(core);
   return write_file(cpuset_folder_ + "/cpuset.cpus", list);
+}
+
+// Version 2 takes an empty line for "the parent's".
+Result<void> Cgroup::take_cores_of(const Cgroup& parent) {
+  if (cpuset_folder_.empty()) return {};
+  return write_file(cpuset_folder_ + "/cpuset.cpus",
+                    read_file(parent.cpuset_folder_ + "/cpuset.cpus"));
 }
 
 Result<void> Cgroup::set_weight(int programs) {
@@ -375,6 +411,19 @@ Result<void> Cgroup::set_quota(double millicores, Nanos period) {
   }
   if (number_in(burst_file) != std::stoll(burst)) (void)write_file(burst_file, burst);
   return {};
+}
+
+CpuQuota Cgroup::quota() const {
+  if (cpu_folder_.empty()) return {};
+  std::istringstream v2(read_file(cpu_folder_ + "/cpu.max"));
+  std::string most;
+  int64_t period = 0;
+  if (v2_) v2 >> most >> period;
+  const int64_t quota =
+      v2_ ? std::atoll(most.c_str()) : number_in(cpu_folder_ + "/cpu.cfs_quota_us");
+  if (!v2_) period = number_in(cpu_folder_ + "/cpu.cfs_period_us");
+  if (quota <= 0 || period <= 0) return {0, Micros(std::max<int64_t>(period, 0))};
+  return {static_cast<double>(quota) * 1000 / static_cast<double>(period), Micros(period)};
 }
 
 // v1 also counts memory and swap together, and takes no limit of memory above that of both. The

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/result.h"
+#include "enforce/slice_group.h"
 #include "model/slice.h"
 
 namespace sluice::node {
@@ -35,28 +36,45 @@ struct Backstop {
   Nanos period = Millis(500);
 };
 
+// The folder of each controller's hierarchy, as mounted; v2 has one folder for all. Empty: absent.
+struct CgroupBases {
+  std::string cpu, cpuacct, cpuset, memory;
+  bool v2 = false;
+};
+
+struct CpuQuota {
+  double millicores = 0;  // 0: none
+  Nanos period{0};
+};
+
 // One group, in every hierarchy that it needs. Movable. remove() removes it, not its destructor:
 // groups outlive the daemon, as instances do.
-class Cgroup {
+class Cgroup : public SliceGroup {
  public:
+  Cgroup() = default;  // no group
+  // A group that another program makes and removes, at `path` below the bases: in those hierarchies
+  // in which it is there now.
+  static Cgroup of_another(const CgroupBases& bases, const std::string& path);
+
   const std::string& name() const { return name_; }
+  // Returns whether it is in each of its hierarchies: one that begins or ends may be in some.
+  bool exists() const;
 
   Result<void> add(pid_t process);  // and all its threads
-  Result<void> set_cores(const std::vector<int>& cores);
+  Result<void> set_cores(const std::vector<int>& cores) override;
+  Result<void> take_cores_of(const Cgroup& parent);
   // Its weight beside its siblings, in ordinary programs: its share of a contended core.
   Result<void> set_weight(int programs);
-  // At most `millicores` over the long run; 0 removes the quota. Writes only what changes: each
-  // write gives the group the runtime of a new period (quota_writes.h).
-  Result<void> set_quota(double millicores, Nanos period);
+  Result<void> set_quota(double millicores, Nanos period) override;
+  // Returns the quota that the kernel keeps now.
+  CpuQuota quota() const;
   // At most so much memory, and no swap. Returns kUnavailable without a memory controller.
   Result<void> set_memory(Bytes most);
-  // Returns whether the kernel has killed a process of the group at that limit.
-  bool killed_by_memory_limit() const;
-  std::vector<pid_t> processes() const;
+  bool killed_by_memory_limit() const override;
+  std::vector<pid_t> processes() const override;
   // Returns whether the process is in the group, or in one below it, in every hierarchy.
   bool holds(pid_t process) const;
-  // Signals the processes in it, and no later process that reuses a number.
-  void signal(int number) const;
+  void signal(int number) const override;
   // Returns the path of the kernel's counter, for CgroupCounter.
   const std::string& usage_file() const { return usage_file_; }
   Result<void> remove();  // REQUIRES: no process runs in it
@@ -69,6 +87,7 @@ class Cgroup {
   std::string cpu_folder_, cpuset_folder_, memory_folder_;
   std::string usage_file_;
   bool v2_ = false;
+  bool whole_ = true;  // was found in each hierarchy
 };
 
 class Cgroups {

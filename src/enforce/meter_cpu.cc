@@ -45,6 +45,20 @@ Nanos CgroupCounter::read() {
   return last_ = std::max(last_, v2 ? Nanos(Micros(value)) : Nanos(value));
 }
 
+void LaterCounter::begin(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  if (counter_ != nullptr || path.empty()) return;
+  Result<std::unique_ptr<CpuCounter>> counter = CgroupCounter::open(path);
+  if (!counter.ok()) return;
+  counter_ = std::move(*counter);
+  before_ = counter_->read();
+}
+
+Nanos LaterCounter::read() {
+  const std::lock_guard lock(mutex_);
+  return counter_ == nullptr ? Nanos(0) : counter_->read() - before_;
+}
+
 Nanos cpu_time_of(const std::vector<pid_t>& processes) {
   Nanos sum{0};
   clockid_t id;

@@ -13,7 +13,9 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "enforce/meter.h"
@@ -42,6 +44,30 @@ class CgroupCounter : public CpuCounter {
   explicit CgroupCounter(Fd file) : file_(std::move(file)) {}
   Fd file_;
   Nanos last_{0};
+};
+
+// Counts a group that appears later than its slice (a Pod's), from then on: what it used before was
+// not under a permit. Thread-safe: its owner begins it while a meter reads.
+class LaterCounter {
+ public:
+  // The first file that can be opened is counted; an empty path and later calls do nothing.
+  void begin(const std::string& path);
+  Nanos read();
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<CpuCounter> counter_;
+  Nanos before_{0};
+};
+
+// A meter's view of it.
+class SharedCounter : public CpuCounter {
+ public:
+  explicit SharedCounter(std::shared_ptr<LaterCounter> later) : later_(std::move(later)) {}
+  Nanos read() override { return later_->read(); }
+
+ private:
+  std::shared_ptr<LaterCounter> later_;
 };
 
 // Returns the CPU time of the processes since they began, together; an ended one counts nothing.

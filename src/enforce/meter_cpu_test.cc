@@ -85,6 +85,20 @@ TEST(CgroupCounter, ReadsBothVersions) {
   EXPECT_FALSE(CgroupCounter::open(path).ok());
 }
 
+TEST(LaterCounter, CountsFromItsBeginning) {
+  const std::string path = testing::TempDir() + "/later-" + std::to_string(getpid());
+  LaterCounter counter;
+  counter.begin(path);
+  EXPECT_EQ(counter.read(), Nanos(0));  // there is no group yet
+  std::ofstream(path) << "5000\n";
+  counter.begin(path);
+  EXPECT_EQ(counter.read(), Nanos(0));
+  std::ofstream(path) << "5700\n";
+  counter.begin(path);
+  EXPECT_EQ(counter.read(), Nanos(700));
+  unlink(path.c_str());
+}
+
 TEST(ProcessCounter, AddsUpTheClocksOfItsProcesses) {
   Burner burner;
   ProcessCounter counter;

@@ -34,7 +34,8 @@ Awaitable<Exchange::Step> Exchange::ask(Waiter& request, Client& client, const F
     if (watch_.gone) co_return Step::kLeft;
     abandon();
     if (answer_->begun()) co_return Step::kGarbled;
-    if (!reused || watch_.expired) co_return Step::kDied;
+    // The machine of a silent one would keep the next connection waiting, too.
+    if (!reused || watch_.expired || fault == asio::error::timed_out) co_return Step::kDied;
   }
 }
 

@@ -1,5 +1,7 @@
 #include "gateway/loop.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@ namespace {
 constexpr size_t kMostKept = 256;  // per instance; more are closed
 constexpr Nanos kSweep = Millis(20);
 constexpr Nanos kCloseStale = Seconds(1);
+constexpr Nanos kSilentMachine = Seconds(3);
 constexpr size_t kScratch = 128 * 1024;  // measured: stays in the second-level cache, few calls
 
 // Returns whether the instance closed it, or sent something unasked: it cannot be used again.
@@ -22,6 +25,21 @@ bool stale(Socket& socket) {
   char byte;
   const ssize_t n = ::recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+void set(Socket& socket, int level, int option, int value) {
+  (void)::setsockopt(socket.native_handle(), level, option, &value, sizeof value);
+}
+
+// A machine that is cut off closes no connection. Its kernel would have confirmed what was sent,
+// or that the connection is there, however busy the instance is.
+void give_up_if_silent(Socket& socket) {
+  constexpr int kSilent = kSilentMachine / Seconds(1);
+  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, kSilent * 1000);
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, kSilent);
+  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
 }
 
 }  // namespace
@@ -157,6 +175,9 @@ Awaitable<error_code> Loop::connect(Connection& connection, const std::string& s
     to = asio::ip::tcp::endpoint(ip, at->port);
   }
   Socket& s = connection.stream->socket();
+  s.open(to.protocol(), fault);
+  if (fault) co_return fault;
+  if (at->path.empty()) give_up_if_silent(s);
   std::tie(fault) = co_await s.async_connect(to, kAwait);
   if (!fault && at->path.empty()) s.set_option(asio::ip::tcp::no_delay(true), fault);
   co_return fault;

@@ -1,9 +1,9 @@
 // A decision's possible actions, each with its reason in words and numbers. The same list feeds the
 // cluster, the simulator, the log and the tests. Plain values.
 //
-// The control loop executes StartInstance, StopInstance and ResizeInstance, and reports Unmet. It
-// refuses Loan: the journal then says what is missing. An instance's batch is set at its start; a
-// running one keeps it.
+// The control loop executes StartInstance, StopInstance and ResizeInstance, and reports Unmet. A
+// Loan has taken effect in the decision that made it, and is recorded. An instance's batch is set
+// at its start; a running one keeps it.
 #pragma once
 
 #include <iterator>
@@ -61,11 +61,10 @@ struct Unmet {
   bool operator==(const Unmet&) const = default;
 };
 
-// A device of one virtual cluster that another uses for a time.
+// A node goes from one virtual cluster to another, on loan or back.
 struct Loan {
-  DeviceId device;
+  std::string node;
   std::string from, to;  // virtual clusters
-  Nanos length{0};
 
   bool operator==(const Loan&) const = default;
 };

@@ -22,6 +22,7 @@ struct ForkOfTemplate {
 // A program that serves HTTP by itself, or computes for its throughput: by exec, or with `imports`
 // as a fork of a template that has imported them.
 struct ExecOfProgram {
+  std::string image{};                             // of its Pod; empty: the platform's
   std::vector<std::string> command;                // the program's absolute path, then its words
   std::map<std::string, std::string> environment;  // beside what the node sets
   // More variables: the name of the file in DATA/secrets whose content is the value. The node reads

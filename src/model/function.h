@@ -78,6 +78,8 @@ struct TrainingSpec {
   BatchRange batch{.least = 0, .most = 0};  // of a step; 0: the trainer's
   double learning_rate = 0;  // at batch.least, and linear in the batch; 0: the trainer's
   bool paused = false;       // its workers leave, with a checkpoint
+  int keep_checkpoints = 3;  // the newest ones
+  std::string plan;          // a plan's name; empty: the platform's, else its bundle's
 
   bool operator==(const TrainingSpec&) const = default;
 };

@@ -17,6 +17,13 @@ constexpr std::string_view kDeviceWords[] = {"cpu", "cuda", "any"};
 constexpr std::string_view kMpsWords[] = {"on", "off"};
 
 constexpr FunctionField kInference[] = {
+    {.name = "server.image",
+     .stored = "server_image",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.image; },
+     .unset = "the platform's",
+     .meaning = "the container image that has the program, on a cluster "
+                "([images](kubernetes.md#images-of-your-own))",
+     .stored_if_set = true},
     {.name = "server.command",
      .stored = "server_command",
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().model.program.command; },
@@ -195,7 +202,8 @@ constexpr FunctionField kInference[] = {
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().batching.max_size; },
      .least = 1,
      .most = 256,
-     .meaning = "largest batch"},
+     .meaning = "largest batch",
+     .default_varies = true},
     {.name = "batcher.maxLatency",
      .slot = [](FunctionSpec& s) -> Slot { return &s.inference().batching.max_delay; },
      .most = 10,
@@ -295,6 +303,20 @@ constexpr FunctionField kTraining[] = {
      .stored = "paused",
      .slot = [](FunctionSpec& s) -> Slot { return &s.training().paused; },
      .meaning = "its workers leave, with a checkpoint; `sluice pause` and `sluice resume` set it"},
+    {.name = "keepCheckpoints",
+     .stored = "keep_checkpoints",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.training().keep_checkpoints; },
+     .least = 1,
+     .most = 30,
+     .meaning = "the newest ones: `sluice resume --from` goes back to one of them",
+     .stored_if_set = true},
+    {.name = "plan",
+     .stored = "plan",
+     .slot = [](FunctionSpec& s) -> Slot { return &s.training().plan; },
+     .unset = "the platform's, else the policy's",
+     .meaning = "the [plan](policies.md#training-jobs) that gives it devices, by name",
+     .stored_if_set = true,
+     .allowed = "`sluice policies --plans`"},
 };
 
 constexpr FunctionField kShared[] = {
@@ -431,6 +453,7 @@ std::string value_text(const FunctionField& field, const FunctionSpec& spec) {
 }
 
 std::string allowed_text(const FunctionField& field, const FunctionSpec& spec) {
+  if (!field.allowed.empty()) return std::string(field.allowed);
   const Slot slot = slot_of(field, spec);
   if (std::holds_alternative<int*>(slot) || std::holds_alternative<double*>(slot))
     return text_of(field.least) + " to " + text_of(field.most);

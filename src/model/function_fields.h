@@ -1,7 +1,8 @@
 // The fields of a function's specification, each said once: its name in a file and in messages, its
 // type, bounds, default and meaning. By these tables files are read and written, revisions stored
-// and compared; docs/function-file.md has them. What is no single value (a model, a policy, a
-// slice) has code of its own beside them. Plain data; any thread.
+// and compared; docs/function-file.md, `sluice explain` and the schemas have them. What is no
+// single value (a model, a policy, a slice) is read by code of its own; `other_fields` says what it
+// means. Plain data; any thread.
 #pragma once
 
 #include <map>
@@ -31,7 +32,9 @@ struct FunctionField {
   std::string_view no = "false", yes = "true";  // of a truth value
   bool secret = false;                          // its value is not shown
   std::span<const std::string_view> words;      // of a text: what it may be; empty: anything
-  bool stored_if_set = false;  // earlier versions did not have it: a default is left out
+  bool stored_if_set = false;   // earlier versions did not have it: a default is left out
+  bool default_varies = false;  // the default is another where the model's files state one
+  std::string_view allowed;     // of a text: what it may be, for people; empty: `words`, or any
 };
 
 std::span<const FunctionField> inference_fields();
@@ -52,5 +55,15 @@ bool is_default(const FunctionField& field, const FunctionSpec& spec);
 std::string value_text(const FunctionField& field, const FunctionSpec& spec);
 // Returns what a file may say: "1 to 256", "100us to 1h", "in-time or all", "an amount of memory".
 std::string allowed_text(const FunctionField& field, const FunctionSpec& spec);
+
+// A field beside the table, as a user is told of it.
+struct OtherField {
+  std::string_view name, meaning, allowed, unset;
+};
+std::span<const OtherField> other_fields();           // of an inference function
+std::span<const OtherField> other_training_fields();  // of a training function
+
+// Returns a meaning without Markdown: links by their words, and without those in parentheses.
+std::string plain_meaning(std::string_view meaning);
 
 }  // namespace sluice

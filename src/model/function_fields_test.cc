@@ -64,15 +64,36 @@ std::string table_of(std::span<const FunctionField> fields, const FunctionSpec& 
   return out;
 }
 
-TEST(FunctionFields, AreInTheDocumentAsTheyAre) {
+std::string document() {
   std::ifstream file(SLUICE_SOURCE "/docs/function-file.md");
-  const std::string text = (std::ostringstream() << file.rdbuf()).str();
+  return (std::ostringstream() << file.rdbuf()).str();
+}
+
+TEST(FunctionFields, AreInTheDocumentAsTheyAre) {
+  const std::string text = document();
   for (const auto& [fields, spec] : {std::pair(inference_fields(), kInferenceFunction),
                                      {shared_fields(), kInferenceFunction},
                                      {training_fields(), kTrainingFunction}}) {
     const std::string table = table_of(fields, spec);
     EXPECT_NE(text.find(table), text.npos) << "docs/function-file.md lacks\n" << table;
   }
+}
+
+TEST(FunctionFields, ThoseBesideTheTableAreInTheDocumentAsTheyAre) {
+  const std::string text = document();
+  for (const auto& fields : {other_fields(), other_training_fields()})
+    for (const OtherField& f : fields) {
+      const std::string row = "| `" + std::string(f.name) + "` | " + std::string(f.meaning) +
+                              " | " + std::string(f.allowed) + " | " + std::string(f.unset) +
+                              " |\n";
+      EXPECT_NE(text.find(row), text.npos) << "docs/function-file.md lacks\n" << row;
+    }
+}
+
+TEST(FunctionFields, AMeaningWithoutMarkdownHasTheWordsOfItsLinks) {
+  EXPECT_EQ(plain_meaning("a [bundle](policies.md), by `name` ([below](#x)). Lists [1, 2] stay"),
+            "a bundle, by name. Lists [1, 2] stay");
+  EXPECT_EQ(plain_meaning("its own (else 70 %) [open"), "its own (else 70 %) [open");
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ struct EnvValue {
 
 // A program that serves HTTP by itself.
 struct ProgramSpec {
+  std::string image{};                  // of its Pods, on a cluster; empty: the platform's
   std::vector<std::string> command;     // its absolute path, then words; empty: there is none
   std::vector<std::string> args;        // more words
   std::map<std::string, EnvValue> env;  // its variables
@@ -54,13 +55,14 @@ struct ProgramSpec {
 };
 
 struct ModelSpec {
-  std::string path;  // the model's file on this machine, or the program's
+  std::string path;  // the model's file on this machine or its URL, or the program's
   std::string format = "torchscript";
   // The SHA-256 of file, inputs and outputs, or of a program, its words and the files that they
   // name; empty: not known.
   std::string content;
   std::vector<TensorSpec> inputs, outputs;
   int max_batch = 0;      // the most that its file takes at a time; 0: any number
+  std::string sha256;     // of the file that a URL names
   ProgramSpec program{};  // of the format "program"
 
   bool operator==(const ModelSpec&) const = default;

@@ -12,7 +12,8 @@ namespace {
 // working folder.
 Birth birth_of_program(const ModelSpec& model, const Batching& /*batching*/) {
   const ProgramSpec& p = model.program;
-  ExecOfProgram birth{.command = p.command,
+  ExecOfProgram birth{.image = p.image,
+                      .command = p.command,
                       .port = p.port,
                       .imports = p.imports,
                       .ready_path = p.readiness,

@@ -11,7 +11,7 @@ namespace sluice::node {
 
 Births::Births(asio::io_context& io, const Clock& clock, Records& records,
                Reservations& reservations, Enforcer& enforcer, LiveInstances& live, Launcher& forks,
-               Launcher& execs, Launcher& pythons)
+               Launcher& execs, Launcher& pythons, Launcher* pods)
     : io_(io),
       clock_(clock),
       records_(records),
@@ -20,13 +20,15 @@ Births::Births(asio::io_context& io, const Clock& clock, Records& records,
       live_(live),
       forks_(forks),
       execs_(execs),
-      pythons_(pythons) {}
+      pythons_(pythons),
+      pods_(pods) {}
 
 void Births::begin(const InstanceId& id) {
   asio::co_spawn(io_, launch(id), asio::detached);
 }
 
 Launcher& Births::launcher_of(const Birth& birth) const {
+  if (pods_ != nullptr) return *pods_;
   if (!std::holds_alternative<ExecOfProgram>(birth)) return forks_;
   return is_fork(birth) ? pythons_ : execs_;
 }
@@ -73,7 +75,7 @@ asio::awaitable<Result<void>> Births::raise(InstanceId id, std::vector<Newborn> 
   for (size_t part = 1; part < newborns.size(); ++part)
     r->siblings.push_back(newborns[part].process);
   r->node_fault = true;  // until it can go
-  if (!is_program(*r)) r->program = program_of(r->process.pid);
+  if (!is_program(*r) && r->pod.empty()) r->program = program_of(r->process.pid);
   std::vector<Tie> ties;
   for (Newborn& born : newborns) ties.push_back({std::move(born.pidfd), std::move(born.control)});
   live_.follow(id, std::move(ties));
@@ -91,6 +93,7 @@ asio::awaitable<Result<void>> Births::raise(InstanceId id, std::vector<Newborn> 
   if (!ready.ok()) co_return ready.error();
   if (r == nullptr || r->instance.state != InstanceState::kStarting) co_return Result<void>();
   SLUICE_STEP("raise: ready");
+  enforcer_.has_started(*r);
   r->instance.state = InstanceState::kReady;
   r->ready_after_ms = (clock_.now() - r->instance.started) / Millis(1);
   log::info("{}: ready after {} ms, pid {}, {} of {}", id, r->ready_after_ms, r->process.pid,

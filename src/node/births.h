@@ -14,7 +14,7 @@ class Births {
  public:
   Births(asio::io_context& io, const Clock& clock, Records& records, Reservations& reservations,
          Enforcer& enforcer, LiveInstances& live, Launcher& forks, Launcher& execs,
-         Launcher& pythons);
+         Launcher& pythons, Launcher* pods = nullptr);
   Births(const Births&) = delete;
 
   // Begins the birth of an instance whose slice is reserved. A birth that fails ends the instance;
@@ -36,6 +36,7 @@ class Births {
   Enforcer& enforcer_;
   LiveInstances& live_;
   Launcher &forks_, &execs_, &pythons_;
+  Launcher* const pods_;  // of all instances; nullptr: they are processes of the daemon's
 };
 
 }  // namespace sluice::node

@@ -70,7 +70,8 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
            settings_.paths, records_.state(), [this] { changes_.notify(); }),
       stores_(io, clock, settings_.gpu, settings_.paths, records_.state().devices,
               [this](const Peer& peer, const DeviceId& gpu) { return owner_on(gpu, peer); }),
-      live_(io, clock, records_, reservations_, *enforcer_, mps_, settings_.grace),
+      live_(io, clock, records_, reservations_, *enforcer_, mps_, settings_.grace,
+            settings_.pods != nullptr ? Born::kByTheKubelet : Born::kByTheDaemon),
       zygote_(io,
               {.path = settings_.runtime,
                .log = settings_.paths.logs() + "/zygote.log",
@@ -90,9 +91,16 @@ Daemon::Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings
           io, clock, [this](const InstanceRecord& r, size_t part) { return variables_of(r, part); },
           [this](const InstanceRecord& r, size_t part) { return template_variables(r, part); },
           settings_.ready_patience, python_templates_),
-      births_(io, clock, records_, reservations_, *enforcer_, live_, forks_, execs_, pythons_),
-      faults_(io, records_, reservations_, live_, settings_.grace),
-      gpus_(std::move(found.gpus)) {}
+      pods_(settings_.pods != nullptr
+                ? std::optional<PodLauncher>(std::in_place, io, clock, *settings_.pods, records_,
+                                             *enforcer_, settings_.ready_patience)
+                : std::nullopt),
+      births_(io, clock, records_, reservations_, *enforcer_, live_, forks_, execs_, pythons_,
+              pods_ ? &*pods_ : nullptr),
+      faults_(io, records_, reservations_, live_, settings_.replaced_within, settings_.grace),
+      gpus_(std::move(found.gpus)) {
+  if (settings_.pods != nullptr) pod_changes_.emplace(*settings_.pods, records_, live_);
+}
 
 // Live instances are known before the first process may ask for a permit.
 Result<void> Daemon::begin(asio::io_context& io) {
@@ -104,7 +112,9 @@ Result<void> Daemon::begin(asio::io_context& io) {
   SLUICE_TRY(records_.save());
   SLUICE_STEP("open: saved");
   SLUICE_TRY(stores_.start());
-  if (settings_.runtime.empty())
+  if (pods_)
+    begin_births_anew();
+  else if (settings_.runtime.empty())
     log::warn("no model server: functions with a model cannot start here");
   else
     SLUICE_TRY(zygote_.start());
@@ -120,7 +130,7 @@ Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
     if (same_start(*known, q)) return known;
     return Error{ErrorKind::kConflict, "id: '" + q.id + "' is another instance"};
   }
-  SLUICE_TRY(can_be_born(q));
+  SLUICE_TRY(pods_ ? can_be_pod(q) : can_be_born(q));
   const std::optional<ProcessIdentity> owner = identity_of(q.owner);
   if (q.owner != 0 && !owner)
     return Error{ErrorKind::kInvalid, "owner: " + std::to_string(q.owner) + " is no process here"};
@@ -133,7 +143,7 @@ Result<const InstanceRecord*> Daemon::start(const StartRequest& q) {
   r.birth = q.birth;
   SLUICE_ASSIGN(address, address_for(q));
   r.socket = address;
-  r.log = q.log.empty() ? settings_.paths.log_of(q.id) : q.log;
+  if (!pods_) r.log = q.log.empty() ? settings_.paths.log_of(q.id) : q.log;
   r.owner = owner.value_or(ProcessIdentity{});
   if (shares_mps_user(q)) r.uid = functions_mps_user();
   SLUICE_TRY(reservations_.enter(std::move(r), q.parts));
@@ -204,8 +214,9 @@ Result<void> Daemon::can_be_born(const StartRequest& q) const {
   return {};
 }
 
-// No two live instances have the same address.
+// No two live instances have the same address. A Pod has its own, once it runs.
 Result<std::string> Daemon::address_for(const StartRequest& q) const {
+  if (pods_) return std::string();
   const auto* program = std::get_if<ExecOfProgram>(&q.birth);
   if (program == nullptr || !program->port) return settings_.paths.socket_of(q.id);
   std::map<int, InstanceId> taken;
@@ -368,7 +379,8 @@ DaemonView Daemon::view() const {
                .backstop = enforcer_->has_backstop(),
                .enforcement = enforcer_->describe(),
                .devices = reservations_.ledger().devices()};
-  if (!settings_.own_uids) v.enforcement += "; instances share this user's uid";
+  if (!settings_.own_uids && settings_.pods == nullptr)
+    v.enforcement += "; instances share this user's uid";
   const std::map<std::string, GpuLoad> loads = gpus_->loads();
   for (Device& d : v.devices) {
     if (const auto load = loads.find(d.uuid); load != loads.end()) v.loads[d.id] = load->second;

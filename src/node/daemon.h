@@ -14,6 +14,8 @@
 #include "node/exec_launcher.h"
 #include "node/fork_launcher.h"
 #include "node/gpu_stores.h"
+#include "node/pod_changes.h"
+#include "node/pod_launcher.h"
 #include "node/program_environment.h"
 #include "node/python_launcher.h"
 #include "node/takeover.h"
@@ -40,6 +42,18 @@ struct ProcessRequest {
   // It shares models with that function's programs; empty: it is called by id.
   FunctionName function;
   std::vector<PartRequest> parts;  // never empty
+};
+
+// The request of POST /v1/pods: a Pod of another's, which is no instance, under a slice. It ends by
+// DELETE, as an instance does, or is resized; its Pod goes on.
+struct PodRequest {
+  std::string uid;
+  std::string name;  // NAMESPACE/NAME
+  // Without a device: on the first one of that kind that has the space.
+  PartRequest part;
+  DeviceKind kind = DeviceKind::kCpu;
+
+  InstanceId id() const { return "pod-" + uid; }
 };
 
 // The daemon's whole state, for people and the control loop.
@@ -76,6 +90,7 @@ class Daemon {
   // Reserves and records the instance, and starts it. The same request again gets the same answer.
   Result<const InstanceRecord*> start(const StartRequest& request);
   Result<const InstanceRecord*> take_process(const ProcessRequest& request);
+  Result<const InstanceRecord*> take_pod(const PodRequest& request);
   // Returns when the new permit is in force.
   // `parts`: all of the instance's, in their order. A part without a device keeps its own.
   Result<const InstanceRecord*> resize(const InstanceId& id, std::vector<PartRequest> parts);
@@ -105,8 +120,11 @@ class Daemon {
   Daemon(asio::io_context& io, const Clock& clock, DaemonSettings settings, Takeover found);
 
   Result<void> begin(asio::io_context& io);
+  void begin_births_anew();
   Result<std::string> address_for(const StartRequest& request) const;
   Result<void> can_be_born(const StartRequest& request) const;
+  Result<void> enter_somewhere(const InstanceRecord& r, const PartRequest& part, DeviceKind kind);
+  Result<void> can_be_pod(const StartRequest& request) const;
   Result<void> can_be_on(const std::vector<PartRequest>& parts, std::optional<uid_t> user) const;
   Result<void> can_be_held(const ProcessRequest& request) const;
   Result<Variables> variables_of(const InstanceRecord& r, size_t part) const;
@@ -131,6 +149,8 @@ class Daemon {
   ExecLauncher execs_;
   PythonTemplates python_templates_;
   PythonLauncher pythons_;
+  std::optional<PodLauncher> pods_;  // of all instances, where they are Pods
+  std::optional<PodChanges> pod_changes_;
   Births births_;
   DeviceFaults faults_;
   std::unique_ptr<GpuWatch> gpus_;  // ends first: it calls faults_

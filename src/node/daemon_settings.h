@@ -7,6 +7,7 @@
 #include "node/cpu_devices.h"
 #include "node/data_paths.h"
 #include "node/gpu_devices.h"
+#include "node/pods.h"
 #include "node/type_prices.h"
 
 namespace sluice::node {
@@ -26,6 +27,9 @@ struct DaemonSettings {
   Nanos ready_patience = Seconds(120);  // from Go to Ready
   Bytes weights = 0;                    // that templates may share; 0: half of the machine's memory
   Nanos grace = Seconds(30);            // from SIGTERM to SIGKILL, if the request gives no time
+  Nanos replaced_within = Seconds(30);  // a ready instance whose device fails ends after it
+  Pods* pods = nullptr;                 // of the instances, where they are Pods
+  std::string pod_cgroups = "/sys/fs/cgroup";  // where the hierarchies of Pods are mounted
 };
 
 }  // namespace sluice::node

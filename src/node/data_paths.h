@@ -11,6 +11,7 @@ namespace sluice::node {
 
 struct DataPaths {
   std::string data;
+  std::string permits{};  // the folder that has permit.sock and nothing else; empty: run()
 
   std::string state() const { return run() + "/node.state"; }
   std::string memory() const { return run() + "/node.memory"; }
@@ -20,7 +21,7 @@ struct DataPaths {
   std::string secrets() const { return data + "/secrets"; }  // for programs (wire/secret_file.h)
   std::string run() const { return data + "/run"; }
   std::string node_socket() const { return run() + "/node.sock"; }
-  std::string permit_socket() const { return run() + "/permit.sock"; }
+  std::string permit_socket() const { return (permits.empty() ? run() : permits) + "/permit.sock"; }
   std::string permit_sockets() const { return run() + "/p"; }
   std::string permit_socket_of(const InstanceId& id) const {
     return permit_sockets() + "/" + id + "/sock";

@@ -15,8 +15,13 @@ namespace sluice::node {
 using wire::kAwait;
 
 DeviceFaults::DeviceFaults(asio::io_context& io, Records& records, Reservations& reservations,
-                           LiveInstances& live, Nanos grace)
-    : io_(io), records_(records), reservations_(reservations), live_(live), grace_(grace) {}
+                           LiveInstances& live, Nanos replaced_within, Nanos grace)
+    : io_(io),
+      records_(records),
+      reservations_(reservations),
+      live_(live),
+      replaced_within_(replaced_within),
+      grace_(grace) {}
 
 // A fault comes on the watch's thread. Its posted work runs only as long as the loop does.
 void DeviceFaults::listen_to(GpuWatch& watch) {
@@ -69,7 +74,7 @@ void DeviceFaults::end_programs_on(const Device& device) {
 // Unless the device was taken into use again meanwhile.
 asio::awaitable<void> DeviceFaults::end_once_replaced(InstanceId id, ProcessIdentity process,
                                                       DeviceId device) {
-  asio::steady_timer timer(io_, kReplacedWithin);
+  asio::steady_timer timer(io_, replaced_within_);
   co_await timer.async_wait(kAwait);
   InstanceRecord* r = records_.find(id);
   const Device* d = reservations_.ledger().find(device);

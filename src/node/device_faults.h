@@ -1,6 +1,6 @@
 // Cordons devices, and ends the programs on a device that fails, for their results are worthless. A
 // record says why. The control loop moves the ready instances of functions, as from any cordoned
-// device, and has kReplacedWithin for it; all other programs are ended at once.
+// device, and has a while for it; all other programs are ended at once.
 //
 // Belongs to one io_context with one thread, and must outlive what that has in hand.
 #pragma once
@@ -12,11 +12,9 @@ namespace sluice::node {
 
 class DeviceFaults {
  public:
-  static constexpr Nanos kReplacedWithin = Seconds(30);
-
-  // `grace`: from SIGTERM to SIGKILL.
+  // `replaced_within`: what ready instances of functions have; `grace`: from SIGTERM to SIGKILL.
   DeviceFaults(asio::io_context& io, Records& records, Reservations& reservations,
-               LiveInstances& live, Nanos grace);
+               LiveInstances& live, Nanos replaced_within, Nanos grace);
   DeviceFaults(const DeviceFaults&) = delete;
 
   // Ends programs that an earlier daemon had not ended yet; then acts on each fault that `watch`
@@ -35,7 +33,7 @@ class DeviceFaults {
   Records& records_;
   Reservations& reservations_;
   LiveInstances& live_;
-  const Nanos grace_;
+  const Nanos replaced_within_, grace_;
 };
 
 }  // namespace sluice::node

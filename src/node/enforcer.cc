@@ -137,6 +137,9 @@ Enforcer::Enforcer(const Clock& clock, const EnforcerSettings& settings, Cgroups
       permit_sockets_(settings.permit_sockets),
       shared_uid_(settings.shared_uid),
       cgroups_(std::move(cgroups)),
+      pods_(settings.pods),
+      reserve_millicores_(settings.reserve_millicores),
+      reserve_cores_(settings.reserve_cores),
       host_(std::make_unique<ArbiterHost>(clock, HostConfig{.generation = settings.generation})),
       broker_(clock, settings.generation, std::move(record)) {
   if (Result<Cgroup> all = cgroups_.open(""); all.ok())
@@ -158,29 +161,33 @@ Result<void> Enforcer::limit(Client& c, const Part& part) {
   const LocalDevice& device = devices_.at(part.device).device;
   if (device.device.kind != DeviceKind::kCpu) return {};
   const Slice& slice = part.slice;
-  const std::vector<int> cores = cores_of(device, part.position.sm_begin, slice.sm);
-  if (!c.cgroup) {
+  std::vector<int> cores = cores_of(device, part.position.sm_begin, slice.sm);
+  if (c.starting && !cores.empty() && !reserve_cores_.empty()) cores = reserve_cores_;
+  SliceGroup* group = c.group();
+  if (group == nullptr) {
     if (cores.empty() || c.process.pid == 0) return {};
     if (!c.foreign) return set_affinity(c.process.pid, cores);
     for (const pid_t pid : family_of(c.process.pid)) SLUICE_TRY(set_affinity(pid, cores));
     return {};
   }
-  Cgroup group = *c.cgroup;
-  if (!cores.empty()) SLUICE_TRY(group.set_cores(cores));
-  const auto quota =
-      c.quota.ask(backstop_millicores(slice, device.device.millicores, backstop_), clock_.now());
-  return quota ? group.set_quota(*quota, backstop_.period) : Result<void>();
+  if (!cores.empty()) SLUICE_TRY(group->set_cores(cores));
+  double most = backstop_millicores(slice, device.device.millicores, backstop_);
+  if (c.starting) most = std::max<double>(most, reserve_millicores_);
+  const auto quota = c.quota.ask(most, clock_.now());
+  return quota ? group->set_quota(*quota, backstop_.period) : Result<void>();
 }
 
 void Enforcer::poll_quotas() {
   for (auto& [id, clients] : clients_)
     for (Client& c : clients)
-      if (const auto quota = c.cgroup ? c.quota.poll(clock_.now()) : std::nullopt)
-        if (const auto held = c.cgroup->set_quota(*quota, backstop_.period); !held.ok())
+      if (const auto quota = c.group() ? c.quota.poll(clock_.now()) : std::nullopt)
+        if (const auto held = c.group()->set_quota(*quota, backstop_.period); !held.ok())
           log::warn("{}: {}", id, held.error().message);
+  hold_pods();
 }
 
 std::string Enforcer::describe() const {
+  if (pods_) return pods_->describe() + "; memory of instances limited by their Pods";
   return cgroups_.describe() +
          (cgroups_.limits_memory()
               ? "; memory of instances limited by cgroup"
@@ -190,7 +197,7 @@ std::string Enforcer::describe() const {
 // A foreign program's memory on a CPU is not limited (Daemon::take_process).
 Result<void> Enforcer::limit_memory(const Client& c, const InstanceRecord& r, const Part& part) {
   const Device& device = devices_.at(part.device).device.device;
-  if (device.kind != DeviceKind::kCpu || r.foreign) return {};
+  if (device.kind != DeviceKind::kCpu || r.foreign || c.pod) return {};
   const Bytes most = memory_limit(part.slice, device);
   if (c.cgroup && cgroups_.limits_memory()) return Cgroup(*c.cgroup).set_memory(most);
   if (c.process.pid == 0) return {};
@@ -206,7 +213,7 @@ std::optional<std::string> Enforcer::killed_by_memory(const InstanceRecord& r) c
   for (size_t k = 0; k < found->second.size(); ++k) {
     const Client& c = found->second[k];
     const Part& part = r.instance.parts[k];
-    if (c.cgroup && c.cgroup->killed_by_memory_limit())
+    if (c.group() != nullptr && c.group()->killed_by_memory_limit())
       return killed_by_limit(part.slice, devices_.at(part.device).device.device);
   }
   return std::nullopt;
@@ -252,7 +259,12 @@ Result<Enforcer::Client> Enforcer::admit_part(const InstanceRecord& r, size_t nu
            .owner = own != 0 ? own : owner_of(r, process),
            .counted_by_kernel = hosted.device.device.kind == DeviceKind::kCpu,
            .foreign = r.foreign};
-  if (cgroups_.writable() && (number == 0 || c.counted_by_kernel)) {
+  if (pods_) {
+    c.pod = std::make_unique<PodGroup>(*pods_);
+    c.starting = r.instance.state == InstanceState::kStarting;
+    SLUICE_TRY(limit(c, part));
+    if (!r.pod.empty()) hold_pod(c, r.pod);
+  } else if (cgroups_.writable() && (number == 0 || c.counted_by_kernel)) {
     SLUICE_ASSIGN(group, cgroups_.open(part.device + "/" + r.instance.id));
     c.cgroup = group;
     SLUICE_TRY(limit(c, part));
@@ -290,6 +302,7 @@ Result<void> Enforcer::run_arbiter(HostedDevice& hosted, const std::string& name
 // The socket lies in a folder of its own, which can be mounted into a container. The folder stays
 // the same while the slice lives, across daemons and their sockets.
 Result<void> Enforcer::open_socket(const InstanceId& id) {
+  if (permit_sockets_.empty()) return {};
   const std::string folder = permit_sockets_ + "/" + id;
   if ((mkdir(folder.c_str(), 0711) != 0 && errno != EEXIST) || chmod(folder.c_str(), 0711) != 0)
     return system_error(folder);
@@ -298,12 +311,15 @@ Result<void> Enforcer::open_socket(const InstanceId& id) {
 
 // On a CPU the kernel counts; on a GPU its account has to confirm clients' reports.
 Result<std::unique_ptr<Meter>> Enforcer::make_meter(const HostedDevice& hosted, Share sm,
-                                                    const Client& c) const {
+                                                    Client& c) const {
   const Device& device = hosted.device.device;
   if (device.kind == DeviceKind::kCuda)
     return std::unique_ptr<Meter>(std::make_unique<CudaMeter>(hosted.account, clock_.now()));
   std::unique_ptr<CpuCounter> counter = std::make_unique<ProcessCounter>();
-  if (c.cgroup) {
+  if (c.pod && pods_->readable()) {
+    c.pod_counter = std::make_shared<LaterCounter>();
+    counter = std::make_unique<SharedCounter>(c.pod_counter);
+  } else if (c.cgroup) {
     SLUICE_ASSIGN(counted, CgroupCounter::open(c.cgroup->usage_file()));
     counter = std::move(counted);
   }
@@ -320,6 +336,7 @@ Result<void> Enforcer::place(const InstanceRecord& r, pid_t pid, size_t number) 
     c.process = first;
   }
   SLUICE_TRY(limit_memory(c, r, part));
+  if (c.pod) return place_in_pod(c, r);
   // Not under the lock: the kernel may take long, and attaching processes wait for it.
   if (c.cgroup) return c.cgroup->add(pid);
   const LocalDevice& device = devices_.at(part.device).device;
@@ -355,7 +372,7 @@ void Enforcer::release(const InstanceRecord& r) {
   if (found == clients_.end()) return;
   // An instance that dies during the start.
   if (server_ != nullptr) server_->close_for(r.instance.id);
-  rmdir((permit_sockets_ + "/" + r.instance.id).c_str());
+  if (!permit_sockets_.empty()) rmdir((permit_sockets_ + "/" + r.instance.id).c_str());
   std::vector<Client> clients = std::move(found->second);
   {
     const std::lock_guard lock(mutex_);
@@ -364,6 +381,7 @@ void Enforcer::release(const InstanceRecord& r) {
   for (Client& c : clients) {
     forget(c);
     if (c.cgroup) empty(std::move(*c.cgroup), r.foreign);
+    if (c.pod && r.foreign) c.pod->give_back();
   }
 }
 
@@ -458,6 +476,7 @@ std::string Enforcer::fault_of(const InstanceId& id) const {
   if (!c.strays.outside().empty())
     return "process " + std::to_string(c.strays.outside().begin()->first) +
            " has left its cgroup; nothing holds it";
+  if (c.pod && !c.pod->fault().empty()) return c.pod->fault();
   if (c.unheld)
     return "nothing holds it: it asks for no permits, and without root it has no cgroup";
   return "";
@@ -495,7 +514,7 @@ void Enforcer::signal(const InstanceId& id, int number) const {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return;
   for (const Client& c : found->second)
-    if (c.cgroup) c.cgroup->signal(number);
+    if (c.group() != nullptr) c.group()->signal(number);
 }
 
 std::vector<pid_t> Enforcer::processes(const InstanceId& id) const {
@@ -503,7 +522,7 @@ std::vector<pid_t> Enforcer::processes(const InstanceId& id) const {
   if (found == clients_.end()) return {};
   std::vector<pid_t> all;
   for (const Client& c : found->second)
-    if (c.cgroup) std::ranges::copy(c.cgroup->processes(), std::back_inserter(all));
+    if (c.group() != nullptr) std::ranges::copy(c.group()->processes(), std::back_inserter(all));
   return all;
 }
 

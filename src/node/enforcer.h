@@ -15,8 +15,9 @@
 
 #include "enforce/arbiter_host.h"
 #include "enforce/cgroup.h"
-#include "enforce/meter.h"
+#include "enforce/meter_cpu.h"
 #include "enforce/permit_server.h"
+#include "enforce/pod_group.h"
 #include "enforce/quota_writes.h"
 #include "enforce/stray_processes.h"
 #include "gpu/gpu_watch.h"
@@ -30,11 +31,14 @@ inline constexpr std::string_view kCgroupPrefix = "sluice-node-";
 
 struct EnforcerSettings {
   std::string permit_socket;
-  std::string permit_sockets;  // the folder of slices' own, ID/sock
+  std::string permit_sockets;  // the folder of slices' own, ID/sock; empty: none
   std::string memory_record;   // the record of what an earlier daemon has lent
   uid_t shared_uid = 0;        // of several programs, so no process is told by it; 0: none
   bool same_boot = true;       // that daemon ran in this boot, so its loans may be held
   uint32_t generation = 1;
+  std::optional<PodCgroups> pods;  // if instances are Pods
+  int reserve_millicores = 0;      // of no device
+  std::vector<int> reserve_cores;  // empty: the reserve is a share of time
 };
 
 class Enforcer {
@@ -60,26 +64,34 @@ class Enforcer {
   size_t births_of(const InstanceRecord& r) const;
   // Puts a process, and its later children, under the slice of a part.
   Result<void> place(const InstanceRecord& r, pid_t pid, size_t part = 0);
+  // Where instances are Pods: holds the record's Pod to the slice, as far as it is there. Returns
+  // the first process of its program; nothing if that has not begun. `containers`: as in PodStatus.
+  std::optional<ProcessIdentity> find_in_pod(const InstanceRecord& r,
+                                             const std::vector<std::string>& containers);
+  // A Pod is ready. Until then it may use the machine's reserve if that is more than its slice, so
+  // that it loads in time; that use is not charged.
+  void has_started(const InstanceRecord& r);
   // Returns pages for a process of the first part that is sent Go; others ask at permit.sock.
   Result<Attachment> attach(const InstanceRecord& r, int pidfd);
   // Applies the parts that the record has now. Returns when the new permits of all parts are in
   // force. If one fails, those of `before` are.
   Result<void> apply_parts(const InstanceRecord& r, const Parts& before);
-  // Frees the shares; ends the instance's remaining processes (foreign processes go on, outside).
+  // Frees the shares; ends the instance's remaining processes (foreign processes go on, outside; a
+  // Pod's are its kubelet's).
   void release(const InstanceRecord& r);
 
   // Reaps an instance that died unseen: removes what it left behind.
   void reap(const InstanceRecord& r);
 
   // Whether the kernel holds programs that never ask for a permit; how it does, or why not.
-  bool has_backstop() const { return cgroups_.writable(); }
+  bool has_backstop() const { return pods_ ? pods_->writable() : cgroups_.writable(); }
   std::string describe() const;
 
   // Has the meters of slices audit processes that use GPUs without pages, by the GPUs' accounts;
   // call it more often than these have news. The first that is charged for it is logged.
   void watch_ungated();
 
-  // Writes quotas of groups that had to wait.
+  // Writes quotas of groups that had to wait, and those of a Pod's new containers.
   void poll_quotas();
 
   // Polls foreign programs for processes that have left their cgroups, and, without cgroups, for
@@ -118,6 +130,11 @@ class Enforcer {
     MemoryAccount memory = 0;
     // None: cgroups cannot be written here, or the process of several GPUs is in the first part's.
     std::optional<Cgroup> cgroup;
+    std::unique_ptr<PodGroup> pod;  // in place of it, where instances are Pods
+    std::shared_ptr<LaterCounter> pod_counter;
+    std::string pod_uid;                   // empty: not known yet
+    ProcessIdentity joined;                // the Pod's process that asked for a permit last
+    bool starting = false;                 // a Pod that is not ready yet
     QuotaWrites quota{Backstop{}.period};  // of the group
     ProcessIdentity process;
     uid_t uid = 0;                  // exclusive to its processes; 0: none
@@ -127,6 +144,9 @@ class Enforcer {
     bool foreign = false;           // started by `sluice run`
     bool unheld = false;            // it has computed without a permit, and has no cgroup
     StrayProcesses strays;
+
+    SliceGroup* group() { return cgroup ? static_cast<SliceGroup*>(&*cgroup) : pod.get(); }
+    const SliceGroup* group() const { return const_cast<Client*>(this)->group(); }
   };
 
   Enforcer(const Clock& clock, const EnforcerSettings& settings, Cgroups cgroups,
@@ -137,8 +157,10 @@ class Enforcer {
   Result<void> limit(Client& client, const Part& part);
   Result<void> limit_memory(const Client& client, const InstanceRecord& r, const Part& part);
   Result<void> run_arbiter(HostedDevice& hosted, const std::string& name);
-  Result<std::unique_ptr<Meter>> make_meter(const HostedDevice& hosted, Share sm,
-                                            const Client& c) const;
+  Result<std::unique_ptr<Meter>> make_meter(const HostedDevice& hosted, Share sm, Client& c) const;
+  void hold_pod(Client& c, const std::string& uid);
+  void hold_pods();
+  Result<void> place_in_pod(Client& c, const InstanceRecord& r);
   Result<void> open_socket(const InstanceId& id);
   void empty(Cgroup group, bool foreign);
   void remove_empty_groups();
@@ -152,6 +174,9 @@ class Enforcer {
   const std::string permit_sockets_;
   const uid_t shared_uid_;
   const Cgroups cgroups_;
+  const std::optional<PodCgroups> pods_;
+  const int reserve_millicores_;
+  const std::vector<int> reserve_cores_;
   std::map<DeviceId, HostedDevice> devices_;
   policy::ClientId last_client_ = 0;
   std::vector<Cgroup> left_;  // of released slices, with processes still exiting

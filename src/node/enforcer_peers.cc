@@ -19,7 +19,8 @@ bool in_group(pid_t pid, const std::string& name) {
 
 bool Enforcer::is_under(const Client& c, const Peer& peer) const {
   return c.process == peer.process || (c.uid != 0 && c.uid == peer.uid) ||
-         (c.cgroup && in_group(peer.process.pid, c.cgroup->name()));
+         (c.cgroup && in_group(peer.process.pid, c.cgroup->name())) ||
+         (!c.pod_uid.empty() && container_of(peer.process.pid, c.pod_uid));
 }
 
 // Whose slice a process is under: its own, that of its uid (no two programs share one, but the
@@ -56,7 +57,8 @@ Result<Placement> Enforcer::look_up(const Peer& peer, uint32_t device) {
   const std::lock_guard lock(mutex_);
   const std::optional<Holder> holder = slice_of(peer);
   if (!holder) return Error{ErrorKind::kNotFound, "the process holds no slice here"};
-  const std::vector<Client>& parts = clients_.at(holder->id);
+  std::vector<Client>& parts = clients_.at(holder->id);
+  parts[holder->part].joined = peer.process;
   const size_t devices = parts[holder->part].counted_by_kernel ? 1 : parts.size();
   if (device >= devices)
     return Error{ErrorKind::kInvalid, "device: " + std::to_string(device) +

@@ -35,14 +35,15 @@ Fd copy_of(const Fd& fd) {
 
 LiveInstances::LiveInstances(asio::io_context& io, const Clock& clock, Records& records,
                              Reservations& reservations, Enforcer& enforcer, MpsControls& mps,
-                             Nanos grace)
+                             Nanos grace, Born born)
     : io_(io),
       clock_(clock),
       records_(records),
       reservations_(reservations),
       enforcer_(enforcer),
       mps_(mps),
-      grace_(grace) {}
+      grace_(grace),
+      born_(born) {}
 
 Result<void> LiveInstances::adopt() {
   for (InstanceRecord& r : records_.instances()) {
@@ -50,6 +51,7 @@ Result<void> LiveInstances::adopt() {
     const Instance& i = r.instance;
     SLUICE_TRY(reservations_.adopt(r));
     SLUICE_STEP("adopt: admitted");
+    if (r.process.pid == 0) continue;  // a Pod whose birth begins anew
     if (!adopt_processes(r)) {
       end(i.id, "died while the node daemon started");
       continue;
@@ -163,11 +165,25 @@ Result<void> LiveInstances::stop(const InstanceId& id, Nanos drain) {
   r->instance.state = InstanceState::kDraining;
   Live& live = live_[id];
   live.unwanted = true;
-  if (serves) drain_process(*r, drain);
-  if (!serves) kill_now(id);
+  if (born_ == Born::kByTheKubelet) {
+    asio::co_spawn(io_, kill_later(id, r->process, drain + grace_), asio::detached);
+  } else if (serves) {
+    drain_process(*r, drain);
+  } else {
+    kill_now(id);
+  }
   log::info("{}: drains for at most {} ms", id, drain / Millis(1));
   SLUICE_STEP("stop: told");
   return records_.save();
+}
+
+void LiveInstances::leaves(const InstanceId& id) {
+  InstanceRecord* r = records_.find(id);
+  if (r == nullptr || !alive(*r) || r->instance.state == InstanceState::kDraining) return;
+  r->instance.state = InstanceState::kDraining;
+  live_[id].unwanted = true;
+  log::info("{}: its Pod is being deleted", id);
+  records_.save_or_log();
 }
 
 void LiveInstances::drain_process(const InstanceRecord& r, Nanos drain) {

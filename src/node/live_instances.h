@@ -25,7 +25,8 @@ struct Tie {
 class LiveInstances {
  public:
   LiveInstances(asio::io_context& io, const Clock& clock, Records& records,
-                Reservations& reservations, Enforcer& enforcer, MpsControls& mps, Nanos grace);
+                Reservations& reservations, Enforcer& enforcer, MpsControls& mps, Nanos grace,
+                Born born = Born::kByTheDaemon);
   LiveInstances(const LiveInstances&) = delete;
 
   // Takes over the live instances of the earlier daemon.
@@ -44,8 +45,11 @@ class LiveInstances {
   bool unwanted(const InstanceId& id) const;
 
   // Gives it no new work. The instance finishes its work within at most `drain`. A foreign process
-  // goes on, free of its slice. An ended instance is forgotten.
+  // goes on, free of its slice. An ended instance is forgotten. A Pod is asked by its kubelet; if
+  // its processes are still there after `drain` and the grace, they are killed.
   Result<void> stop(const InstanceId& id, Nanos drain);
+  // Notes that its Pod is being deleted: it drains, and its kubelet ends it.
+  void leaves(const InstanceId& id);
   // As stop(), but a foreign slice's processes end as well: SIGTERM, and after `drain` SIGKILL,
   // each once MPS has released it.
   Result<void> end_program(const InstanceId& id, Nanos drain);
@@ -81,6 +85,7 @@ class LiveInstances {
   Enforcer& enforcer_;
   MpsControls& mps_;
   const Nanos grace_;
+  const Born born_;
   std::map<InstanceId, Live> live_;
 };
 

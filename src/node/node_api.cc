@@ -54,13 +54,14 @@ HttpResponse answer(const Result<const InstanceRecord*>& r, int status) {
   return r.ok() ? wire::json_response(to_json(**r), status) : wire::error_response(r.error());
 }
 
-HttpResponse answer_program(const Daemon& daemon, const Result<const InstanceRecord*>& r) {
+HttpResponse answer_program(const Daemon& daemon, const Result<const InstanceRecord*>& r,
+                            int status = 200) {
   if (!r.ok()) return wire::error_response(r.error());
   const ProgramEnvironment e = daemon.environment(**r);
   json out = to_json(**r);
   out.update(
       {{"preload", e.preload}, {"library_path", e.library_path}, {"environment", e.variables}});
-  return wire::json_response(out);
+  return wire::json_response(out, status);
 }
 
 HttpResponse answer(const Result<void>& r, int status) {
@@ -137,6 +138,10 @@ HttpResponse route(Daemon& daemon, const HttpRequest& request, const wire::Targe
     return with_body<ProcessRequest>(request, process_request_from, [&](const ProcessRequest& q) {
       return answer_program(daemon, daemon.take_process(q));
     });
+  if (path == std::vector<std::string>{"v1", "pods"} && method == verb::post)
+    return with_body<PodRequest>(request, pod_request_from, [&](const PodRequest& q) {
+      return answer_program(daemon, daemon.take_pod(q), 202);
+    });
   if (path.size() == 3 && path[0] == "v1" && (path[1] == "instances" || path[1] == "processes"))
     return on_instance(daemon, request, path[2]);
   if (path.size() == 3 && path[0] == "v1" && path[1] == "devices" && method == verb::patch)
@@ -155,6 +160,7 @@ json to_json(const InstanceRecord& r) {
               {"pid", r.process.pid},
               {"start_time", r.process.start_time},
               {"siblings", siblings_json(r)},
+              {"pod", r.pod},
               {"uid", r.uid},
               {"socket", r.socket},
               {"log", r.log},
@@ -223,6 +229,17 @@ Result<ProcessRequest> process_request_from(const json& body) {
   if (to_string(q.function).size() > kLongestOwner)
     f.fail("function", "is longer than " + std::to_string(kLongestOwner) + " bytes");
   q.parts = part_requests(f);
+  return f.finish(std::move(q));
+}
+
+Result<PodRequest> pod_request_from(const json& body) {
+  wire::Fields f(body, "pod");
+  PodRequest q{.uid = f.text("uid"), .name = f.text("name"), .part = part_requests(f).front()};
+  if (q.uid.empty()) f.fail("uid", "is missing");
+  if (q.name.empty()) f.fail("name", "is missing");
+  const std::string kind = f.text("kind", "cpu");
+  if (kind != "cpu" && kind != "cuda") f.fail("kind", "'" + kind + "' is neither cpu nor cuda");
+  if (kind == "cuda") q.kind = DeviceKind::kCuda;
   return f.finish(std::move(q));
 }
 

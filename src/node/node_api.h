@@ -13,5 +13,6 @@ nlohmann::json to_json(const InstanceRecord& record);
 nlohmann::json to_json(const DaemonView& view);
 Result<StartRequest> start_request_from(const nlohmann::json& body);
 Result<ProcessRequest> process_request_from(const nlohmann::json& body);
+Result<PodRequest> pod_request_from(const nlohmann::json& body);
 
 }  // namespace sluice::node

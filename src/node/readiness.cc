@@ -30,9 +30,13 @@ constexpr Nanos kShortestPause = Millis(10);
 constexpr Nanos kLongestPause = Millis(500);
 constexpr Nanos kProbePatience = Seconds(5);
 
-asio::generic::stream_protocol::endpoint address_of(const wire::Endpoint& at) {
+asio::generic::stream_protocol::endpoint address_of(const Probe& probe) {
+  const wire::Endpoint& at = probe.at;
   if (!at.path.empty()) return asio::local::stream_protocol::endpoint(at.path);
-  return asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), at.port);
+  if (probe.where == Probe::Where::kHere)
+    return asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), at.port);
+  boost::system::error_code invalid;  // an address of zeros then, which refuses
+  return asio::ip::tcp::endpoint(asio::ip::make_address(at.host, invalid), at.port);
 }
 
 Error lacks(const std::string& what) {
@@ -67,7 +71,7 @@ std::set<uid_t> listeners_at(unsigned port) {
 
 // Another process may have bound the port before the program did.
 bool is_anothers(const Probe& probe) {
-  if (!probe.at.path.empty()) return false;
+  if (!probe.at.path.empty() || probe.where == Probe::Where::kElsewhere) return false;
   const uid_t own = probe.uid != 0 ? probe.uid : geteuid();
   return listeners_at(probe.at.port) != std::set<uid_t>{own};
 }
@@ -77,7 +81,7 @@ bool is_anothers(const Probe& probe) {
 asio::awaitable<Result<void>> probe_once(Probe probe, Nanos patience) {
   wire::Stream stream{asio::any_io_executor(co_await asio::this_coro::executor)};
   stream.expires_after(patience);
-  const auto [refused] = co_await stream.async_connect(address_of(probe.at), kAwait);
+  const auto [refused] = co_await stream.async_connect(address_of(probe), kAwait);
   if (refused) co_return lacks("does not listen: " + refused.message());
   if (is_anothers(probe)) co_return lacks("is a port at which another program listens");
   if (probe.path.empty()) co_return Result<void>();
@@ -108,8 +112,8 @@ asio::awaitable<Result<void>> ready_within(asio::io_context& io, const Clock& cl
       co_return Error{ErrorKind::kTimeout,
                       "was not ready within " + std::to_string(patience / Seconds(1)) +
                           " s: " + to_string(probe.at) + " " + ready.error().message};
-    // A tenth of its start so far: so much later than it is ready it is found to be, at most.
-    const Nanos pause = std::clamp((clock.now() - begin) / 10, kShortestPause, kLongestPause);
+    // A thirtieth of its start so far: so much later than it is ready it is found to be, at most.
+    const Nanos pause = std::clamp((clock.now() - begin) / 30, kShortestPause, kLongestPause);
     if (co_await ends_within(io, process.get(), pause))
       co_return Error{ErrorKind::kUnavailable, "ended before it was ready"};
   }

@@ -16,9 +16,12 @@ namespace sluice::node {
 namespace asio = boost::asio;
 
 struct Probe {
-  wire::Endpoint at;  // a unix path, or a port of 127.0.0.1
+  enum class Where { kHere, kElsewhere };
+
+  wire::Endpoint at;  // a unix path, a port of 127.0.0.1, or elsewhere an IP address with a port
   std::string path;   // of the GET; empty: a connection is enough
-  uid_t uid = 0;      // of the program; 0: the daemon's. At a port, no other user may listen
+  uid_t uid = 0;      // of the program; 0: the daemon's. At a port here, no other user may listen
+  Where where = Where::kHere;  // elsewhere: at a Pod's address
 };
 
 // Probes once. An error says what the program lacks: it does not listen, or answers no 2xx within

@@ -31,7 +31,7 @@ struct Readiness : testing::Test {
                       Nanos patience = Seconds(100)) {
     std::optional<wire::HttpServer> server;
     Result<Fd> listening = wire::listen_on(at);
-    Probe probe{*wire::bound_to(*listening), path, uid};
+    Probe probe{*wire::bound_to(*listening), path, uid, where};
     shown = to_string(probe.at);
     if (statuses.empty()) listening->reset();
     size_t asked = 0;
@@ -46,6 +46,7 @@ struct Readiness : testing::Test {
                      message = ready.ok() ? "ready" : ready.error().message;
                      io.stop();
                    });
+    io.restart();
     io.run();
     return message;
   }
@@ -53,6 +54,7 @@ struct Readiness : testing::Test {
   TemporaryFolder folder;
   std::string shown;  // the address
   uid_t uid = 0;      // of the program
+  Probe::Where where = Probe::Where::kHere;
   wire::Endpoint at{.host = "127.0.0.1"};
   asio::io_context io{1};
   const SteadyClock clock;
@@ -66,6 +68,14 @@ TEST_F(Readiness, IsNotAnotherProgramsAtItsPort) {
   const std::string lacking = outcome("/", {200}, Millis(50));
   EXPECT_EQ(lacking,
             "was not ready within 0 s: " + shown + " is a port at which another program listens");
+}
+
+TEST_F(Readiness, ElsewhereIsAtItsAddressUnderAnyUser) {
+  at.host = "127.8.9.10";  // not where a program here is asked
+  EXPECT_TRUE(outcome("/", {200}, Millis(50)).ends_with("does not listen: Connection refused"));
+  uid = getuid() + 1;
+  where = Probe::Where::kElsewhere;
+  EXPECT_EQ(outcome("/", {200}), "ready");
 }
 
 TEST_F(Readiness, IsAnAnswer2xx) {

@@ -41,6 +41,7 @@ json kept(const InstanceRecord& r) {
               {"start_time", r.process.start_time},
               {"siblings", siblings_json(r)},
               {"program", r.program},
+              {"pod", r.pod},
               {"owner_pid", r.owner.pid},
               {"owner_start_time", r.owner.start_time},
               {"ready_after_ms", r.ready_after_ms},
@@ -94,6 +95,7 @@ Result<InstanceRecord> record_from(const json& object) {
   r.process.start_time = static_cast<uint64_t>(f.integer("start_time", 0, 0, kMost));
   r.siblings = f.parts("siblings", process_from);
   r.program = f.text("program");
+  r.pod = f.text("pod");
   r.owner.pid = static_cast<pid_t>(f.integer("owner_pid", 0, 0, INT32_MAX));
   r.owner.start_time = static_cast<uint64_t>(f.integer("owner_start_time", 0, 0, kMost));
   r.ready_after_ms = f.integer("ready_after_ms", 0, 0, kMost);

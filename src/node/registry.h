@@ -19,6 +19,9 @@
 
 namespace sluice::node {
 
+// What starts and ends instances: the daemon, or as Pods the kubelet.
+enum class Born { kByTheDaemon, kByTheKubelet };
+
 // An instance, or a foreign process under a slice (`sluice run`).
 struct InstanceRecord {
   Instance instance;
@@ -30,6 +33,7 @@ struct InstanceRecord {
   ProcessIdentity process;  // of its first part, or of all on GPUs; pid 0: not born yet
   std::vector<ProcessIdentity> siblings;  // of its other parts on CPUs, in their order
   std::string program;                    // the file that it executes; empty: its own choice
+  std::string pod;                        // its Pod's UID; empty: none, or not seen yet
   ProcessIdentity owner;                  // it ends when this one does; pid 0: no owner
   int64_t ready_after_ms = 0;             // from the request to start it; 0: not yet ready
   UnixMillis ended = 0;

@@ -12,6 +12,7 @@
 
 #include "base/lock_file.h"
 #include "base/log.h"
+#include "base/words.h"
 #include "gpu/mps_program.h"
 #include "node/machine.h"
 #include "node/mps_controls.h"
@@ -27,11 +28,12 @@ namespace {
 // the way.
 Result<void> make_folders(const DataPaths& paths) {
   const std::pair<std::string, mode_t> folders[] = {
-      {paths.data, 0711},     {paths.logs(), 0700},
-      {paths.run(), 0711},    {paths.permit_sockets(), 0711},
-      {paths.stores(), 0711}, {paths.instances(), 0700},
-      {paths.secrets(), 0700}};
+      {paths.data, 0711},      {paths.logs(), 0700},
+      {paths.run(), 0711},     {paths.permit_sockets(), 0711},
+      {paths.stores(), 0711},  {paths.instances(), 0700},
+      {paths.secrets(), 0700}, {paths.permits, 0755}};
   for (const auto& [path, mode] : folders) {
+    if (path.empty()) continue;
     std::error_code fault;
     std::filesystem::create_directories(path, fault);
     if (fault) return Error{ErrorKind::kInternal, path + ": " + fault.message()};
@@ -100,7 +102,9 @@ Result<UidClaim> claim_for(const DaemonSettings& settings, const NodeState& stat
 }
 
 // Returns why GPUs are not shared by MPS; empty if they are, by the program that `gpu` then names.
-std::string find_mps(GpuSettings& gpu) {
+std::string find_mps(GpuSettings& gpu, bool has_pods) {
+  if (has_pods) gpu.mps.clear();  // no Pod could reach its server
+  if (has_pods) return "instances are Pods, which are no clients of MPS";
   if (gpu.mps.empty()) return "not asked for";
   Result<std::string> program = find_mps_program(gpu.mps);
   gpu.mps = program.ok() ? *program : "";
@@ -119,6 +123,12 @@ std::vector<ProcessIdentity> running(const InstanceRecord& r) {
   return found;
 }
 
+std::vector<std::string> types_of(const std::vector<LocalDevice>& devices) {
+  std::vector<std::string> types;
+  for (const LocalDevice& d : devices) types.push_back(type_of(d.device).name);
+  return types;
+}
+
 }  // namespace
 
 Result<Takeover> take_over(const Clock& clock, DaemonSettings& settings) {
@@ -129,7 +139,9 @@ Result<Takeover> take_over(const Clock& clock, DaemonSettings& settings) {
                  settings.paths.data + ": another node daemon runs on this data directory"};
   if (!lock.ok()) return lock.error();
   SLUICE_ASSIGN(boot, boot_id());
-  Cgroups cgroups = Cgroups::detect(cgroup_of(settings.paths));
+  const bool has_pods = settings.pods != nullptr;
+  if (has_pods) settings.own_uids = false;
+  Cgroups cgroups = has_pods ? Cgroups() : Cgroups::detect(cgroup_of(settings.paths));
   SLUICE_ASSIGN(state, state_to_start_from(Registry(settings.paths.state(), boot), boot,
                                            find_survivors(cgroups, settings.paths.instances())));
   SLUICE_ASSIGN(machine, this_machine());
@@ -138,12 +150,13 @@ Result<Takeover> take_over(const Clock& clock, DaemonSettings& settings) {
   std::unique_ptr<GpuWatch> gpus = GpuWatch::start(settings.gpu.library);
   log::info("{}", gpus->describe());
   const bool wants_mps = !settings.gpu.mps.empty();
-  std::string mps_absent = find_mps(settings.gpu);
+  std::string mps_absent = find_mps(settings.gpu, has_pods);
   if (wants_mps && !mps_absent.empty())
     log::warn("GPUs are shared by turns, without MPS: {}", mps_absent);
 
   const bool same_boot = state.boot_id == boot;
-  const std::vector<InstanceRecord> died = settle(state.instances, same_boot);
+  const std::vector<InstanceRecord> died =
+      settle(state.instances, same_boot, has_pods ? Born::kByTheKubelet : Born::kByTheDaemon);
   SLUICE_STEP("open: settled");
   SLUICE_ASSIGN(uids, claim_for(settings, state, died));
   remove_old_sockets(settings.paths, state.instances);
@@ -155,12 +168,16 @@ Result<Takeover> take_over(const Clock& clock, DaemonSettings& settings) {
     log::warn("--price: no device here is of type {}", type.name);
   SLUICE_TRY(set_arbiters(state.devices, settings));
 
-  const EnforcerSettings enforcement{.permit_socket = settings.paths.permit_socket(),
-                                     .permit_sockets = settings.paths.permit_sockets(),
-                                     .memory_record = settings.paths.memory(),
-                                     .shared_uid = settings.own_uids ? mps_user(uids.first) : 0,
-                                     .same_boot = same_boot,
-                                     .generation = state.generation};
+  const EnforcerSettings enforcement{
+      .permit_socket = settings.paths.permit_socket(),
+      .permit_sockets = has_pods ? "" : settings.paths.permit_sockets(),
+      .memory_record = settings.paths.memory(),
+      .shared_uid = settings.own_uids ? mps_user(uids.first) : 0,
+      .same_boot = same_boot,
+      .generation = state.generation,
+      .pods = has_pods ? std::optional(PodCgroups::detect(settings.pod_cgroups)) : std::nullopt,
+      .reserve_millicores = split.reserve_millicores,
+      .reserve_cores = split.reserve};
   SLUICE_ASSIGN(enforcer,
                 Enforcer::start(clock, state.devices, *gpus, std::move(cgroups), enforcement));
   if (same_boot)
@@ -174,7 +191,8 @@ Result<Takeover> take_over(const Clock& clock, DaemonSettings& settings) {
                   .zygote_cores = split.reserve};
 }
 
-std::vector<InstanceRecord> settle(std::vector<InstanceRecord>& records, bool same_boot) {
+std::vector<InstanceRecord> settle(std::vector<InstanceRecord>& records, bool same_boot,
+                                   Born born) {
   std::vector<InstanceRecord> died;
   for (InstanceRecord& r : records) {
     if (!alive(r)) continue;
@@ -182,6 +200,11 @@ std::vector<InstanceRecord> settle(std::vector<InstanceRecord>& records, bool sa
         same_boot ? running(r) : std::vector<ProcessIdentity>();
     const bool lives = left.size() == first_processes(r).size();
     const bool was_starting = r.instance.state == InstanceState::kStarting;
+    if (!r.pod.empty() && r.foreign && same_boot) continue;  // its taker releases it
+    if (was_starting && same_boot && born == Born::kByTheKubelet && !r.foreign) {
+      r.process = {};
+      continue;
+    }
     if (lives && !was_starting) continue;
     // An instance that was starting waits for a Go that no daemon will send, or has had it and
     // listens. Its name is free from here on, and the next instance of that name must not find it
@@ -213,8 +236,11 @@ std::vector<LocalDevice> devices_now(const NodeState& before, bool same_boot, co
     if (!held.empty() && d.device.kind == DeviceKind::kCpu) devices.push_back(d);
   if (devices.empty())
     devices = split.devices;
-  else if (devices.size() != split.devices.size())
-    log::warn("CPU devices stay {} while instances live", devices.size());
+  else if (types_of(devices) != types_of(split.devices))
+    log::warn(
+        "the CPU devices stay {}, as instances run on them; they become {} at a start that finds "
+        "none (sluice drain)",
+        sluice::listed(types_of(devices)), sluice::listed(types_of(split.devices)));
   const std::vector<LocalDevice> known = same_boot ? before.devices : std::vector<LocalDevice>();
   for (LocalDevice& gpu : merge_gpus(known, gpus, held, node, gpu_settings))
     devices.push_back(std::move(gpu));

@@ -31,8 +31,10 @@ Result<Takeover> take_over(const Clock& clock, DaemonSettings& settings);
 
 // Marks the records whose processes have ended, or will never be ready, as gone, and returns these.
 // Kills an instance that was starting, because the daemon that it waits for is dead, and one that
-// has lost the process of a part.
-std::vector<InstanceRecord> settle(std::vector<InstanceRecord>& records, bool same_boot);
+// has lost the process of a part. Where instances are Pods, one that was starting stays, without a
+// process: it waits for nothing of the dead daemon's, and is born again.
+std::vector<InstanceRecord> settle(std::vector<InstanceRecord>& records, bool same_boot,
+                                   Born born = Born::kByTheDaemon);
 
 // Returns the machine's devices. While an instance lives, the CPU devices stay those that it
 // started on.

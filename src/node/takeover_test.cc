@@ -50,6 +50,18 @@ TEST_F(Settle, AnInstanceThatWasStartingIsKilled) {
   EXPECT_EQ(died.size(), 1u);
 }
 
+// Its kubelet has started it, and the next daemon finds it again.
+TEST_F(Settle, APodThatWasStartingStaysAndIsBornAgain) {
+  std::vector<InstanceRecord> records{
+      {.instance = {.id = "a", .state = InstanceState::kStarting}, .process = *identity_of(child)}};
+  EXPECT_TRUE(settle(records, true, Born::kByTheKubelet).empty());
+  EXPECT_EQ(records[0].instance.state, InstanceState::kStarting);
+  EXPECT_EQ(records[0].process.pid, 0);
+  EXPECT_EQ(kill(child, 0), 0);
+  EXPECT_EQ(settle(records, false, Born::kByTheKubelet).size(), 1u);
+  EXPECT_EQ(records[0].error, "the machine was restarted");
+}
+
 TEST_F(Settle, NothingOfAnEarlierBootRunsAndNothingIsSignalled) {
   const InstanceRecord r = settled(InstanceState::kDraining, false);
   EXPECT_EQ(r.error, "the machine was restarted");

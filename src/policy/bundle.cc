@@ -1,7 +1,6 @@
 #include "policy/bundle.h"
 
 #include "base/check.h"
-#include "policy/plan/plan_elastic.h"
 
 namespace sluice::policy {
 
@@ -12,15 +11,18 @@ const Bundle* find_bundle(std::string_view name) {
   return nullptr;
 }
 
-const Plan& plan_of(const Bundle& bundle) {
-  static const Plan kElastic{plan_elastic, Settings(ElasticSettings{}), kElasticMemory};
-  return bundle.plan.run != nullptr ? bundle.plan : kElastic;
-}
-
 const Bundle& bundle_of(const FunctionSpec& spec, std::string_view platform) {
   const Bundle* named = find_bundle(spec.policy);
   if (named == nullptr) named = find_bundle(platform);
   SLUICE_CHECK(named != nullptr, platform);
+  return *named;
+}
+
+const Plan& plan_of(const FunctionSpec& spec, std::string_view platform, const Bundle& bundle) {
+  const Plan* named = find_plan(spec.training().plan);
+  if (named == nullptr) named = find_plan(platform);
+  if (named == nullptr) named = find_plan(bundle.plan);
+  SLUICE_CHECK(named != nullptr, bundle.plan);
   return *named;
 }
 

@@ -8,24 +8,13 @@
 
 #include "model/action.h"
 #include "policy/input.h"
+#include "policy/plan/plans.h"
 
 namespace sluice::policy {
 
 // Of a bundle's inference functions. Treats other bundles' instances and training workers as
 // occupied. Pure: no clock, no log; equal input gives equal output.
 using ScaleFunction = std::vector<Action> (*)(Input& input);
-
-// For training: which job has workers on which devices (plan), and which devices of one virtual
-// cluster another uses (loan). Both have the bundle's jobs as the input's functions, with their
-// settings. A plan's memory is apart from that of the bundle's scaling.
-using PlanFunction = std::vector<Action> (*)(Input& input);
-using LoanFunction = std::vector<Action> (*)(Input& input);
-
-struct Plan {
-  PlanFunction run = nullptr;
-  Settings settings;
-  int memory_version = 0;
-};
 
 // How often a bundle measures and decides.
 struct Cadence {
@@ -42,8 +31,7 @@ struct Bundle {
   std::string_view place = "lanes";     // place/place.h's name: where a new instance goes
   std::string_view route = "weighted";  // route.h's name: to which instance a request goes
   std::string_view forecast;            // forecast.h's name
-  Plan plan;                            // of its training functions; see plan_of()
-  LoanFunction loan = nullptr;          // nothing asks for it yet
+  std::string_view plan = "sluice";     // plans.h's name: of jobs, if nothing else names theirs
   // arbiter.h's name; for the devices that it places on, by their kind (arbiter_on).
   std::string_view arbiter;
   Cadence cadence;
@@ -56,12 +44,13 @@ struct Bundle {
 std::span<const Bundle> bundles();
 const Bundle* find_bundle(std::string_view name);  // nullptr: unknown name
 
-// Returns the bundle's plan; plan_elastic, if it names none. So every bundle may have jobs.
-const Plan& plan_of(const Bundle& bundle);
-
 // Returns the bundle that the function's specification names, else the platform's. An unknown name
 // counts as the platform's; files are checked where they are read.
 // REQUIRES: find_bundle(platform).
 const Bundle& bundle_of(const FunctionSpec& spec, std::string_view platform);
+
+// Returns the plan that a training function's specification names, else the platform's, else its
+// bundle's. An unknown name counts as none; files and options are checked where they are read.
+const Plan& plan_of(const FunctionSpec& spec, std::string_view platform, const Bundle& bundle);
 
 }  // namespace sluice::policy

@@ -15,7 +15,6 @@
 namespace sluice::policy {
 namespace {
 
-using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -375,7 +374,7 @@ TEST(DeviceKinds, AFunctionIsPlacedOnTheTypesThatItsFileNames) {
 // Of bundles that scale by rate.
 TEST(StatedRate, ThereIsAlwaysRoomForIt) {
   for (const Bundle& bundle : bundles()) {
-    if (!bundle.predicts || bundle.plan.run != nullptr) continue;
+    if (!bundle.predicts) continue;
     SCOPED_TRACE(bundle.name);
     ClusterFixture c = cluster_with(std::string(bundle.name), 4);
     c.function("a", Millis(100), Millis(10)).inference().slo.rate = 150;
@@ -390,7 +389,7 @@ TEST(StatedRate, ThereIsAlwaysRoomForIt) {
 
 TEST(StatedMps, OffIsAllOfAGpusSms) {
   for (const Bundle& bundle : bundles()) {
-    if (!bundle.predicts || bundle.plan.run != nullptr) continue;
+    if (!bundle.predicts) continue;
     SCOPED_TRACE(bundle.name);
     ClusterFixture c = cluster_with(std::string(bundle.name), 4);
     c.function("a", Millis(100), Millis(10)).mps = "off";
@@ -535,7 +534,7 @@ TEST(Decide, EachBundleGoesByItsOwnSettings) {
   const std::vector<Action> actions = policy::decide(c.now, {}, c.predictor, c.memories, c.random);
   std::map<std::string, double> held;
   for (const StartInstance& s : only<StartInstance>(actions)) {
-    held[s.function.name] += area(s.first().slice);
+    held[s.function.name] += static_cast<double>(area(s.first().slice));
     EXPECT_EQ(s.first().slice.quota.limit > s.first().slice.quota.request,
               s.function.name == "ours");
   }

@@ -1,6 +1,5 @@
 // The table of bundles.
 #include "policy/bundle.h"
-#include "policy/plan/plan_fixed.h"
 #include "policy/scale/scale_dilu.h"
 #include "policy/scale/scale_exclusive.h"
 #include "policy/scale/scale_fast_gshare.h"
@@ -51,7 +50,7 @@ constexpr DiluSettings kDilu{.slo_fraction = 0.7, .scale_out_after = 10};
 
 // Dilu's scaling and placement over one of its GPU-level arbiters.
 Bundle dilu_over(std::string_view arbiter, std::string_view name, std::string_view summary,
-                 const DiluSettings& settings = kDilu) {
+                 const DiluSettings& settings = kDilu, std::string_view plan = "sluice") {
   return {.name = name,
           .summary = summary,
           .scale = scale_dilu,
@@ -59,19 +58,20 @@ Bundle dilu_over(std::string_view arbiter, std::string_view name, std::string_vi
           .place = "complementary",
           .route = "least_outstanding",
           .forecast = "last",
+          .plan = plan,
           .arbiter = arbiter,
           .cadence = kEverySecond,
           .memory_version = 1};
 }
 
 // The default's inference, with a baseline for jobs.
-Bundle has_gpu_with(PlanFunction plan, std::string_view name, std::string_view summary) {
+Bundle has_gpu_with(std::string_view plan, std::string_view name, std::string_view summary) {
   return {.name = name,
           .summary = summary,
           .scale = scale_has_gpu,
           .settings = Settings(kOurs),
           .forecast = "kalman",
-          .plan = {.run = plan},
+          .plan = plan,
           .arbiter = "planned",
           .cadence = kQuick};
 }
@@ -159,7 +159,7 @@ std::span<const Bundle> bundles() {
       dilu_over("introspective", "dilu",
                 "quotas between request and limit, instances lazily (Dilu, tuned)"),
       dilu_over("introspective", "dilu-paper", "the same with the settings of the paper",
-                DiluSettings{}),
+                DiluSettings{}, "dilu"),
       dilu_over("share_fixed_limit", "mps-l", "as dilu, with each instance's limit as its share"),
       dilu_over("share_fixed_request", "mps-r",
                 "as dilu, with each instance's request as its share"),
@@ -186,8 +186,9 @@ std::span<const Bundle> bundles() {
        .arbiter = "share_fixed_request",
        .cadence = kEverySecond,
        .reaches_zero = true},
-      has_gpu_with(plan_fifo, "fifo", "as has-gpu; jobs have whole idle devices, first come first"),
-      has_gpu_with(plan_sjf, "sjf", "as has-gpu; jobs have whole idle devices, the shortest first"),
+      has_gpu_with("fifo", "fifo", "as has-gpu; jobs have whole idle devices, first come first"),
+      has_gpu_with("sjf", "sjf", "as has-gpu; jobs have whole idle devices, the shortest first"),
+      has_gpu_with("fapes", "fapes", "as has-gpu; jobs have plans over coming rounds (FaPES)"),
   };
   return kBundles;
 }

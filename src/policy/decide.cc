@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "policy/explain.h"
 #include "policy/groups.h"
+#include "policy/loans.h"
 #include "policy/reclaim.h"
 
 namespace sluice::policy {
@@ -66,7 +67,7 @@ void carry_out(Snapshot& snapshot, std::span<const Action> actions, std::string_
         i->parts = r.parts;
       },
       [](const Unmet&) {},
-      [](const Loan&) {},  // the loop refuses it
+      [](const Loan&) {},
   };
   for (const Action& action : actions) std::visit(carry_out_one, action.what);
   std::sort(snapshot.instances.begin(), snapshot.instances.end(),
@@ -76,7 +77,7 @@ void carry_out(Snapshot& snapshot, std::span<const Action> actions, std::string_
 Settings settings_of(const Bundle& bundle, const FunctionSpec& spec,
                      const PlatformPolicy& platform) {
   const bool inference = spec.is_inference();
-  Settings settings = inference ? bundle.settings : plan_of(bundle).settings;
+  Settings settings = inference ? bundle.settings : plan_of(spec, platform.plan, bundle).settings;
   if (inference && bundle.name == platform.bundle && !platform.settings.empty())
     if (auto changed = settings.with(platform.settings); changed.ok()) settings = *changed;
   if (!spec.policy_settings.empty())
@@ -102,10 +103,11 @@ std::optional<Snapshot> with_windows_of(std::string_view arbiter, const Snapshot
 }
 
 // What the group's functions may use: their devices, with all that is on them. Where one
-// of theirs runs elsewhere (its file said otherwise before), that device looks cordoned, so that it
-// is replaced and stopped. Returns nothing if that is all there is.
-std::optional<Snapshot> usable_by(const Group& group, const Snapshot& seen) {
-  const auto usable = [&](const Device& d) { return group.kinds.has(d); };
+// of theirs runs elsewhere (its file said otherwise before, or its node was on loan), that device
+// looks cordoned, so that it is replaced and stopped. Returns nothing if that is all there is.
+template <class MayUse>
+std::optional<Snapshot> usable_by(const Group& group, const Snapshot& seen, const MayUse& node) {
+  const auto usable = [&](const Device& d) { return group.kinds.has(d) && node(d.node); };
   if (std::ranges::all_of(seen.devices, usable)) return std::nullopt;
   Snapshot changed = seen;
   const auto ours = [&](const Instance& i) {
@@ -118,7 +120,11 @@ std::optional<Snapshot> usable_by(const Group& group, const Snapshot& seen) {
     if (ours(i))
       for (const Part& p : i.parts) kept.insert(p.device);
   std::erase_if(changed.devices, [&](const Device& d) { return !kept.contains(d.id); });
-  for (Device& d : changed.devices) d.drained |= !usable(d);
+  for (Device& d : changed.devices) {
+    if (usable(d)) continue;
+    d.drained = true;
+    if (!node(d.node)) d.set_apart = kGoneBack;
+  }
   std::erase_if(changed.instances, [&](const Instance& i) {
     const auto is_kept = [&](const Part& p) { return kept.contains(p.device); };
     return !ours(i) && std::ranges::none_of(i.parts, is_kept);
@@ -162,11 +168,15 @@ void name_estimates(std::vector<Action>& actions, const Snapshot& snapshot,
 // One decision over all groups. Each sees what those before have taken.
 class Decision {
  public:
-  Decision(const Snapshot& snapshot, const Predictor& predictor, Memories& memories, Random& random)
+  Decision(const Snapshot& snapshot, const Predictor& predictor, Memories& memories, Random& random,
+           const LoanRules& rules)
       : snapshot_(snapshot),
         predictor_(predictor),
         memories_(memories),
         random_(random),
+        loans_(snapshot, rules,
+               has_virtual_clusters(snapshot) ? memories[std::string(kLoanMemory)] : no_loans_,
+               random),
         workers_(has_workers(snapshot)),
         index_(snapshot) {}
 
@@ -176,15 +186,16 @@ class Decision {
     with_input(
         group, memory,
         [&](Input& input) {
+          const bool reclaims = workers_ || !loans_.lent().empty();
           std::optional<Memory> memory_before;
           std::optional<Random> random_before;
-          if (workers_) memory_before = memory, random_before = random_;
+          if (reclaims) memory_before = memory, random_before = random_;
           std::vector<Action> actions = bundle.scale(input);
-          if (workers_ && lacks_devices(actions)) {
-            const Input before{input.snapshot,  input.index,    input.placement,
-                               input.arbiter,   input.mine,     input.settings,
-                               input.predictor, *memory_before, *random_before};
-            add_wanted(bundle, before, actions, reclaimed_);
+          if (reclaims && lacks_devices(actions)) {
+            const Input before = with(input, *memory_before, *random_before);
+            if (workers_) add_wanted(bundle, before, actions, reclaimed_);
+            if (!loans_.lent().empty() && !loans_.under_way(seen()))
+              add_lacking(group, before, actions);
           }
           if (bundle.predicts) name_estimates(actions, input.snapshot, input.predictor);
           return actions;
@@ -193,8 +204,9 @@ class Decision {
   }
 
   void plan(const Group& group, bool last) {
-    const Plan& plan = plan_of(*group.bundle);
-    Memory& memory = memory_of(std::string(group.bundle->name) + " jobs", plan.memory_version);
+    const Plan& plan = *group.plan;
+    const std::string whose = std::string(group.bundle->name) + " " + std::string(plan.name);
+    Memory& memory = memory_of(whose + " jobs" + to_string(group.kinds), plan.memory_version);
     with_input(
         group, memory,
         [&](Input& input) {
@@ -212,6 +224,12 @@ class Decision {
     reclaimed_.erase(std::unique(reclaimed_.begin(), reclaimed_.end()), reclaimed_.end());
   }
 
+  // To be called there, too.
+  void lend() {
+    std::vector<Action> actions = loans_.decide(seen(), lacking_, lacking_for_);
+    std::move(actions.begin(), actions.end(), std::back_inserter(all_));
+  }
+
   std::vector<Action> take_actions() { return std::move(all_); }
 
  private:
@@ -223,12 +241,36 @@ class Decision {
     return memory;
   }
 
+  static Input with(const Input& input, Memory& memory, Random& random) {
+    return {input.snapshot, input.index,     input.placement, input.arbiter, input.mine,
+            input.settings, input.predictor, memory,          random};
+  }
+
+  // Adds the nodes on loan that the functions would use if all were back.
+  void add_lacking(const Group& group, const Input& before, const std::vector<Action>& actions) {
+    const auto back =
+        usable_by(group, seen(), [&](const std::string& node) { return loans_.owns(node, true); });
+    const Snapshot& all = back ? *back : seen();
+    const SnapshotIndex index(all);
+    const Input input{all,          index,           before.placement, before.arbiter,
+                      before.mine,  before.settings, before.predictor, before.memory,
+                      before.random};
+    for (const DeviceId& id : taken_without_workers(*group.bundle, input)) {
+      const auto d = index.device(id);
+      if (!d || !loans_.lent().contains(all.devices[*d].node)) continue;
+      if (lacking_.empty()) lacking_for_ = lacks_devices_for(actions);
+      lacking_.insert(all.devices[*d].node);
+    }
+  }
+
   template <class Decide>
   void with_input(const Group& group, Memory& memory, const Decide& decide, bool last) {
     const Bundle& bundle = *group.bundle;
     const Placement* placement = find_placement(bundle.place);
     SLUICE_CHECK(placement != nullptr, bundle.place);
-    const auto usable = usable_by(group, seen());
+    const auto usable = usable_by(group, seen(), [&](const std::string& node) {
+      return loans_.may_use(node, group.plan == nullptr);
+    });
     std::optional<SnapshotIndex> index_of_usable;
     if (usable) index_of_usable.emplace(*usable);
     const SnapshotIndex& index = usable ? *index_of_usable : *index_;
@@ -256,6 +298,10 @@ class Decision {
   const Predictor& predictor_;
   Memories& memories_;
   Random& random_;
+  Memory no_loans_;  // where there are no virtual clusters
+  Loans loans_;
+  std::set<std::string> lacking_;  // nodes on loan that inference would use
+  FunctionName lacking_for_;
   const bool workers_;                  // a training worker holds a device
   std::optional<Snapshot> as_decided_;  // with the changes of the groups before
   std::optional<SnapshotIndex> index_;  // of what is seen
@@ -271,9 +317,10 @@ std::vector<Action> decide(const Snapshot& snapshot, const PlatformPolicy& platf
                            std::span<const Bundle> table) {
   const std::vector<Group> inference = inference_groups(snapshot, platform, table);
   const std::vector<Group> jobs = job_groups(snapshot, platform, table);
-  Decision decision(snapshot, predictor, memories, random);
+  Decision decision(snapshot, predictor, memories, random, platform.loans);
   for (const Group& g : inference) decision.scale(g, jobs.empty() && &g == &inference.back());
   decision.reclaim();
+  decision.lend();
   for (const Group& g : jobs) decision.plan(g, &g == &jobs.back());
   return decision.take_actions();
 }

@@ -7,8 +7,8 @@
 // (violating or not, priority). Of two bundles in a tier, the one whose first function's name comes
 // first decides first. Rectangles of a later tier count as occupied meanwhile.
 //
-// Training functions come after all inference functions, by their bundle's plan, all of a bundle
-// together. The plan knows which devices inference lacked (policy/reclaim.h).
+// Training functions come after all inference functions, all of a bundle and plan together. The
+// plan knows which devices inference lacked (policy/reclaim.h).
 #pragma once
 
 #include <map>
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "policy/bundle.h"
+#include "policy/loans.h"
 
 namespace sluice::policy {
 
@@ -25,12 +26,15 @@ namespace sluice::policy {
 struct PlatformPolicy {
   std::string bundle = "has-gpu";  // of functions that name no bundle
   SettingTexts settings;           // of that bundle, overriding the table's
+  std::string plan;  // of training functions that name none; empty: that of each one's bundle
+  LoanRules loans;
 };
 
-using Memories = std::map<std::string, Memory, std::less<>>;  // by bundle
+// By bundle; those of jobs by "BUNDLE PLAN jobs".
+using Memories = std::map<std::string, Memory, std::less<>>;
 
 // Returns a function's settings: the bundle's, overridden by the platform's and then by its own. A
-// training function has those of the bundle's plan, overridden by its own.
+// training function has those of its plan, overridden by its own.
 // Invalid ones of its own are ignored: files are checked where they are read.
 Settings settings_of(const Bundle& bundle, const FunctionSpec& spec,
                      const PlatformPolicy& platform);

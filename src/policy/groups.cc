@@ -64,6 +64,16 @@ bool DeviceKinds::has(const Device& d) const {
   return (types.empty() || contains(types, type)) && !contains(without, type);
 }
 
+std::string to_string(const DeviceKinds& kinds) {
+  if (kinds == DeviceKinds{}) return "";
+  std::string text = " on";
+  if (kinds.cpu) text += " cpu";
+  if (kinds.cuda) text += " cuda";
+  for (const std::string& type : kinds.types) text += " " + type;
+  for (const std::string& type : kinds.without) text += " -" + type;
+  return kinds.divisible ? text + " divisible" : text;
+}
+
 bool DeviceKinds::overlaps(const DeviceKinds& other) const {
   const auto is_theirs = [&](const std::string& type) { return contains(other.types, type); };
   return ((cpu && other.cpu) || (cuda && other.cuda)) &&
@@ -92,10 +102,11 @@ std::vector<Group> inference_groups(const Snapshot& snapshot, const PlatformPoli
     const bool violating = tiers && d.function->violating;
     const int priority = tiers ? d.function->spec.priority : 0;
     auto group = std::ranges::find_if(groups, [&](const Group& g) {
-      return g.is_of(*d.bundle, d.kinds) && g.violating == violating && g.priority == priority;
+      return g.is_of(*d.bundle, nullptr, d.kinds) && g.violating == violating &&
+             g.priority == priority;
     });
     if (group == groups.end())
-      group = groups.insert(group, Group{d.bundle, d.kinds, violating, priority, {}, {}});
+      group = groups.insert(group, Group{d.bundle, nullptr, d.kinds, violating, priority, {}, {}});
     add(*group, *d.function, platform);
   }
   std::ranges::sort(groups, {}, &Group::rank);
@@ -108,11 +119,12 @@ std::vector<Group> job_groups(const Snapshot& snapshot, const PlatformPolicy& pl
   for (const FunctionView& f : snapshot.functions) {
     if (f.spec.is_inference()) continue;
     const Bundle& bundle = bundle_of(f.spec, platform, table);
+    const Plan& plan = plan_of(f.spec, platform.plan, bundle);
     const DeviceKinds kinds = kinds_of(f.spec);
     auto group =
-        std::ranges::find_if(groups, [&](const Group& g) { return g.is_of(bundle, kinds); });
+        std::ranges::find_if(groups, [&](const Group& g) { return g.is_of(bundle, &plan, kinds); });
     if (group == groups.end())
-      group = groups.insert(group, Group{&bundle, kinds, false, 0, {}, {}});
+      group = groups.insert(group, Group{&bundle, &plan, kinds, false, 0, {}, {}});
     add(*group, f, platform);
     group->due = group->due || f.due;
   }

@@ -1,5 +1,5 @@
-// The functions that decide together in a decision: those of one bundle that may use the same
-// devices. Pure.
+// The functions that decide together in a decision: those of one bundle, and of one plan if they
+// are jobs, that may use the same devices. Pure.
 #pragma once
 
 #include <span>
@@ -22,10 +22,13 @@ struct DeviceKinds {
   bool overlaps(const DeviceKinds& other) const;
   auto operator<=>(const DeviceKinds&) const = default;
 };
+// Returns " on cpu cuda big -little divisible"; empty for all CPUs.
+std::string to_string(const DeviceKinds& kinds);
 
 // Functions that decide together, and their urgency.
 struct Group {
   const Bundle* bundle = nullptr;
+  const Plan* plan = nullptr;  // of jobs; nullptr: inference
   DeviceKinds kinds;
   bool violating = false;
   int priority = 0;
@@ -34,8 +37,8 @@ struct Group {
   bool due = false;  // of jobs: one of them decides now
 
   auto rank() const { return std::tuple(!violating, -priority, mine.front()); }
-  bool is_of(const Bundle& other, const DeviceKinds& theirs) const {
-    return bundle == &other && kinds == theirs;
+  bool is_of(const Bundle& its_bundle, const Plan* its_plan, const DeviceKinds& its_kinds) const {
+    return bundle == &its_bundle && plan == its_plan && kinds == its_kinds;
   }
 };
 
@@ -44,8 +47,8 @@ struct Group {
 std::vector<Group> inference_groups(const Snapshot& snapshot, const PlatformPolicy& platform,
                                     std::span<const Bundle> table);
 
-// Returns the training functions of each bundle of which one is due: a bundle's jobs are planned
-// together.
+// Returns the groups of training functions of which one is due: one for each bundle, plan and what
+// they may use.
 std::vector<Group> job_groups(const Snapshot& snapshot, const PlatformPolicy& platform,
                               std::span<const Bundle> table);
 

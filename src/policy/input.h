@@ -40,7 +40,7 @@ struct Input {
   const SnapshotIndex& index;          // of that snapshot
   const Placement& placement;          // the bundle's
   std::string_view arbiter;            // that the bundle names; see arbiter_for() (place/layout.h)
-  std::span<const FunctionName> mine;  // the functions whose bundle it is, by name
+  std::span<const FunctionName> mine;  // the functions that decide together, by name
   std::span<const Settings> settings;  // of each of them
   const Predictor& predictor;
   Memory& memory;

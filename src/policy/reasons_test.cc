@@ -318,5 +318,23 @@ TEST_F(Reasons, OfInfless) {
          "No request came in the keep-alive window of 60 seconds. capacity=120 keep_alive=60");
 }
 
+TEST_F(Reasons, ATypeOfDevicesThatItWasNeverMeasuredOnIsNotTooFull) {
+  ClusterFixture c(2);
+  c.bundle = "infless";
+  c.device("d1").model = "strange";
+  c.predictor.slowness[type_of(c.device("d1"))] = 0;
+  c.function("a", Millis(100), Millis(10)).inference().min_replicas = 0;
+  c.view("a").concurrency = 1;
+  c.rate("a", 30);
+  c.tick();
+  c.rate("a", 200);
+  expect(
+      c, "cluster-full",
+      "200.0/s; 160.0/s at 80 % carry 128.0/s. Another instance could not be started: of 2 "
+      "devices none has room for sm 25 % × quota 100 %: 1 is too full (nothing is free), 1 is of "
+      "a type that it was never measured on. a holds 100 % of a device. rate=200 capacity=160 "
+      "keep_alive=60 devices_full=1 devices_never_measured=1");
+}
+
 }  // namespace
 }  // namespace sluice::policy

@@ -78,6 +78,14 @@ bool lacks_devices(const std::vector<Action>& actions) {
   return std::ranges::any_of(actions, is_shortage);
 }
 
+FunctionName lacks_devices_for(const std::vector<Action>& actions) {
+  return std::ranges::find_if(actions, is_shortage)->function;
+}
+
+std::vector<DeviceId> taken_without_workers(const Bundle& bundle, const Input& before) {
+  return taken_by(decide_without_workers(bundle, before));
+}
+
 void add_wanted(const Bundle& bundle, const Input& before, const std::vector<Action>& actions,
                 std::vector<DeviceId>& devices) {
   const std::vector<Action> possible = decide_without_workers(bundle, before);

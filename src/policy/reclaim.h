@@ -14,6 +14,13 @@ bool has_workers(const Snapshot& snapshot);
 // Returns whether the actions report a function that found no device with room.
 bool lacks_devices(const std::vector<Action>& actions);
 
+// Returns the first such function. REQUIRES: lacks_devices(actions).
+FunctionName lacks_devices_for(const std::vector<Action>& actions);
+
+// Returns the devices of which the bundle would take something, one entry for each action, if all
+// workers were gone. It decides on copies of the input's memory and generator.
+std::vector<DeviceId> taken_without_workers(const Bundle& bundle, const Input& before);
+
 // Adds the devices with workers on which the bundle would start or enlarge instances beyond
 // `actions`, its decision, if all workers were gone. Adds nothing if that serves no function
 // better. It decides once more, on copies of the input's memory and generator as they were before.

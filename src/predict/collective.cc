@@ -1,5 +1,6 @@
 #include "predict/collective.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -10,6 +11,7 @@ namespace {
 
 constexpr size_t kTerms = 4;
 constexpr double kMostCoefficient = 1e9;
+constexpr double kOtherSize = 1.5;  // bytes ÷ bytes, from which on they tell hop from link
 
 // What the coefficients are multiplied by: launch, hop, link, shared.
 Vector<kTerms> terms(int ranks, double bytes) {
@@ -32,10 +34,13 @@ std::optional<CollectiveModel> fit_collective(std::span<const CollectiveSample> 
   std::vector<Vector<kTerms>> relative;  // the terms ÷ the measured time, so that the goal is 1
   bool several = false;
   int ranks = 0;
+  double fewest = 0, most = 0;  // bytes
   for (const CollectiveSample& s : samples) {
     if (s.ranks <= 1 || !(s.bytes > 0) || !(s.seconds > 0) || !std::isfinite(s.seconds)) continue;
     several |= ranks != 0 && ranks != s.ranks;
     ranks = s.ranks;
+    fewest = fewest > 0 ? std::min(fewest, s.bytes) : s.bytes;
+    most = std::max(most, s.bytes);
     relative.push_back(terms(s.ranks, s.bytes));
     for (double& term : relative.back()) term /= s.seconds;
   }
@@ -43,6 +48,7 @@ std::optional<CollectiveModel> fit_collective(std::span<const CollectiveSample> 
   Box<kTerms> box;
   box.high.fill(kMostCoefficient);
   if (!several) box.high[0] = box.high[3] = 0;
+  if (!several && most < kOtherSize * fewest) box.high[1] = 0;
   const auto errors = [&](const Vector<kTerms>& x) {
     Local<kTerms> sum;
     for (const Vector<kTerms>& t : relative) sum.add_square(1, dot(t, x) - 1, t);

@@ -33,7 +33,8 @@ struct CollectiveSample {
 
 // Returns the model with the least sum of squared relative errors, ((T − t)/t)². Nothing without
 // samples; those with one rank, no bytes or no time do not count. Samples of one number of ranks
-// cannot tell the terms apart: they count as a ring's alone. Pure.
+// cannot tell the terms apart: they count as a ring's alone, and if all have about the same bytes,
+// as the bytes' alone. Pure.
 std::optional<CollectiveModel> fit_collective(std::span<const CollectiveSample> samples);
 
 }  // namespace sluice::predict

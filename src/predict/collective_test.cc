@@ -48,6 +48,12 @@ TEST(Collective, ARingIsKnownFromOneNumberOfRanks) {
   expect_alike(fit_collective(measured(ring, {4})).value(), ring, 1e-4);
 }
 
+TEST(Collective, OneSizeCountsAsTheLinks) {
+  const auto model = fit_collective(Samples{{2, kMiB, 0.01}, {2, 1.1 * kMiB, 0.011}});
+  EXPECT_EQ(model->hop, 0);
+  EXPECT_NEAR(all_reduce_seconds(*model, 8, kMiB), 1.75 * 0.01, 1e-5);
+}
+
 TEST(Collective, TwoNumbersOfRanksTellWhatTheyShare) {
   const CollectiveModel truth{1e-4, 1e-5, 1e-9, 4e-10};
   expect_alike(fit_collective(measured(truth, {2, 6})).value(), truth, 1e-3);

@@ -22,6 +22,7 @@ struct StepSample {
   double step_seconds = 0;
   double sync_seconds = 0;  // the part of it in which gradients were exchanged; 0: not measured
   double speed = 1;         // of the slowest worker
+  double weight = 1;        // beside other samples; > 0. A measured step counts 1
 
   bool operator==(const StepSample&) const = default;
 };
@@ -34,8 +35,8 @@ struct StepSample {
 // - No sample of several nodes: they exchange a tenth slower than one node does.
 // - None with more than two workers: a further worker adds nothing to T_sync.
 //
-// Every sample counts alike. A controller therefore hands over the mean of each configuration, or
-// the one that ran longest outweighs the others.
+// Samples of one weight count alike. A controller therefore hands over the mean of each
+// configuration, or the one that ran longest outweighs the others.
 //
 // Pure. The same samples give the same model, in any order up to rounding. Samples alike in all but
 // their times are merged first, so a long history of few configurations costs little.

@@ -92,6 +92,18 @@ TEST(StepFit, OneBatchCountsHalfOfItsTimeAsConstant) {
   EXPECT_NEAR(model->beta_c * 64, 0.25, 1e-4);
 }
 
+TEST(StepFit, AWeightCountsAsSoManySamples) {
+  const StepSample once{.local_batch = 64, .step_seconds = 0.5},
+      other{.local_batch = 64, .step_seconds = 1};
+  StepSample heavy = other;
+  heavy.weight = 3;
+  const auto weighted = fit_step_model(Samples{once, heavy});
+  const auto repeated = fit_step_model(Samples{once, other, other, other});
+  EXPECT_NEAR(step_seconds(*weighted, {}, 64), step_seconds(*repeated, {}, 64), 1e-6);
+  heavy.weight = 0;
+  EXPECT_NEAR(step_seconds(*fit_step_model(Samples{once, heavy}), {}, 64), 0.5, 1e-6);
+}
+
 TEST(StepFit, MoreWorkersAreFreeUntilTheyWereTried) {
   const auto model = fit_step_model(grid(kLarge, {1}, {20, 80})).value();
   EXPECT_NEAR(step_seconds(model, {16, 4}, 40), step_seconds(model, {1, 1}, 40), 1e-4);

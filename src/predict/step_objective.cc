@@ -78,25 +78,26 @@ void add_beta_prior(Local<kParameters>& sum, const Theta& x, Parameter alpha, Pa
 
 }  // namespace
 
-void Logs::add(double time) {
+void Logs::add(double time, double weight) {
   const double value = std::log(time), off = value - mean;
-  mean += off / ++n;
-  scatter += off * (value - mean);
+  n += weight;
+  mean += off * weight / n;
+  scatter += off * (value - mean) * weight;
 }
 
 std::vector<StepGroup> grouped(std::span<const StepSample> samples) {
   std::map<std::tuple<int, int, double, double>, StepGroup> groups;
   for (const StepSample& s : samples) {
     if (!(s.step_seconds > 0 && std::isfinite(s.step_seconds))) continue;
-    if (s.workers < 1 || !(s.local_batch > 0) || !(s.speed > 0)) continue;
+    if (s.workers < 1 || !(s.local_batch > 0) || !(s.speed > 0) || !(s.weight > 0)) continue;
     StepGroup& g = groups[{s.workers, s.nodes, s.local_batch, s.speed}];
     g.workers = s.workers, g.nodes = s.nodes, g.local = s.local_batch, g.speed = s.speed;
-    g.step.add(s.step_seconds);
+    g.step.add(s.step_seconds, s.weight);
     const bool split = s.sync_seconds > 0 && s.sync_seconds < s.step_seconds;
     if (split)
-      g.grad.add(s.step_seconds - s.sync_seconds);
+      g.grad.add(s.step_seconds - s.sync_seconds, s.weight);
     else if (s.workers == 1)
-      g.grad.add(s.step_seconds);
+      g.grad.add(s.step_seconds, s.weight);
   }
   std::vector<StepGroup> all;
   for (const auto& [key, group] : groups) all.push_back(group);

@@ -15,12 +15,13 @@ namespace sluice::predict {
 enum Parameter : size_t { kAlphaC, kBetaC, kAlphaR, kBetaR, kAlphaN, kBetaN, kGamma, kParameters };
 using Theta = Vector<kParameters>;
 
-// The logarithms of one time measured n times. Of them the sum of squared errors of a prediction p
-// is n·(p − mean)² + scatter: merging loses nothing.
+// The logarithms of one time measured n times, or of several with the sum n of their weights. Of
+// them the sum of squared errors of a prediction p is n·(p − mean)² + scatter: merging loses
+// nothing.
 struct Logs {
   double n = 0, mean = 0, scatter = 0;
 
-  void add(double time);
+  void add(double time, double weight);
 };
 
 // The samples of one configuration.

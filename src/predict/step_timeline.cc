@@ -90,4 +90,15 @@ StepTimeline step_timeline(const StepProfile& profile, const CollectiveModel& co
   return timeline;
 }
 
+StepSample predicted_step(const StepProfile& profile, const CollectiveModel& collective,
+                          const Workers& workers, double local_batch) {
+  const StepTimeline t = step_timeline(profile, collective, workers, local_batch);
+  return {.workers = workers.count,
+          .nodes = workers.nodes,
+          .local_batch = local_batch,
+          .step_seconds = t.step_end,
+          .sync_seconds = std::max(t.communication_end - t.compute_end, 0.0),
+          .speed = workers.speed};
+}
+
 }  // namespace sluice::predict

@@ -4,8 +4,8 @@
 //   T_step = max(end of compute, end of the last all-reduce) + optimizer
 //
 // Unlike StepModel (model/step_model.h), which learns the overlap as γ from steps with many
-// workers, this predicts any number of workers from a profile of one worker and the machine's
-// all-reduce times.
+// workers, this predicts any number of workers from a profile of a few and the machine's all-reduce
+// times.
 #pragma once
 
 #include <optional>
@@ -14,6 +14,7 @@
 
 #include "model/step_model.h"
 #include "predict/collective.h"
+#include "predict/step_fit.h"
 
 namespace sluice::predict {
 
@@ -25,7 +26,7 @@ struct BatchLine {
   bool operator==(const BatchLine&) const = default;
 };
 
-// A step of one worker as it was measured. Times begin with the step.
+// A worker's step as it was measured. Times begin with the step.
 struct ProfiledStep {
   double local_batch = 1;
   std::vector<double>
@@ -77,5 +78,10 @@ struct StepTimeline {
 // has ended. Pure. REQUIRES: workers.count ≥ 1, workers.speed > 0, local_batch > 0.
 StepTimeline step_timeline(const StepProfile& profile, const CollectiveModel& collective,
                            const Workers& workers, double local_batch);
+
+// Returns that step as a sample of weight 1 for a fit, with the part of it in which the worker
+// waits for gradients. Pure. REQUIRES: as step_timeline().
+StepSample predicted_step(const StepProfile& profile, const CollectiveModel& collective,
+                          const Workers& workers, double local_batch);
 
 }  // namespace sluice::predict

@@ -118,6 +118,12 @@ TEST(StepTimeline, AStepLiesBetweenTheLongerOfItsHalvesAndTheirSum) {
   }
 }
 
+TEST(StepTimeline, AsASampleItWaitsForWhatComputationDoesNotHide) {
+  const StepSample hidden = predicted_step(three(0.5), kSecondPerByte, {.count = 1}, 8);
+  EXPECT_EQ(hidden, (StepSample{1, 1, 8, 4.5, 0}));
+  EXPECT_EQ(predicted_step(three(3), kSecondPerByte, kTwo, 8), (StepSample{2, 1, 8, 11.5, 7}));
+}
+
 TEST(StepTimeline, MoreOfAnythingTakesNoLess) {
   for (uint64_t seed = 1; seed <= 1000; ++seed) {
     Random random(seed);

@@ -28,6 +28,13 @@ class Gate {
   // Takes the permit page, usage page and bell that the daemon hands over.
   Result<void> adopt(std::span<Fd> pages);
 
+  // Registers before there is work, on any thread. Waits for at most 100 ms if the daemon is slow,
+  // and not at all if there is none: later passes look for it.
+  void enter() {
+    sluice_thread* caller = nullptr;
+    sluice_gate_pass(&gate_, &caller);
+    sluice_gate_idle_begin(caller);
+  }
   void pass() { sluice_gate_pass(&gate_, &thread_); }
   void rest() { sluice_gate_idle_begin(thread_); }
 

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/log.h"
 #include "runtime/confinement.h"
@@ -28,24 +30,37 @@ struct ServeFlags {
   std::string name;
   std::string version = "1";
   int max_batch = 8;
+  int batch = 0;  // 0: as max_batch
   int max_delay_us = 0;
   int threads = 1;
 };
 
+// The first process of a container ignores a signal without a handler. Until the server has its own
+// there is nothing to drain.
+void end_while_loading() {
+  for (const int number : {SIGTERM, SIGINT}) std::signal(number, [](int) { ::_exit(0); });
+}
+
+// Under a slice (SLUICE_PERMIT_SOCKET) it registers before it loads, so that the node daemon finds
+// it early; loading is held by the slice's CPU quota alone.
 Result<void> serve(const ServeFlags& flags) {
+  end_while_loading();
+  const char* slice = std::getenv("SLUICE_PERMIT_SOCKET");
+  Gate gate(slice != nullptr ? slice : "");
+  gate.enter();
   SLUICE_ASSIGN(file, read_model_file(flags.model));
   SLUICE_ASSIGN(model, load_model(file));
-  SLUICE_ASSIGN(refused, warm_up(*model, file.spec, 1));
+  const int batch = flags.batch > 0 ? flags.batch : flags.max_batch;
+  SLUICE_ASSIGN(refused, warm_up(*model, file.spec, batch));
   if (!refused.empty()) log::warn("{}: not warmed up: {}", flags.model, refused);
   SLUICE_ASSIGN(endpoint, wire::parse_endpoint(flags.listen));
   SLUICE_ASSIGN(listening, wire::listen_on(endpoint));
   ServedModel served{.name = flags.name.empty() ? file.name : flags.name,
                      .version = flags.version,
                      .file = file,
-                     .batching = {flags.max_batch, Micros(flags.max_delay_us)},
-                     .batch = flags.max_batch};
+                     .batching = {std::max(batch, flags.max_batch), Micros(flags.max_delay_us)},
+                     .batch = batch};
   log::info("{} from {} on {}", served.name, flags.model, to_string(endpoint));
-  Gate gate;
   Serving serving(*model, gate, std::move(served), std::move(listening), flags.threads);
   serving.run();
   return {};
@@ -131,13 +146,19 @@ int run(int argc, char** argv) {
   serve_command->add_option("--name", flags.name,
                             "what clients call it; default: its metadata's name");
   serve_command->add_option("--model-version", flags.version)->capture_default_str();
-  serve_command->add_option("--max-batch", flags.max_batch, "inferences that run together at most")
+  serve_command
+      ->add_option("--batch", flags.batch,
+                   "inferences that run together at most; default: --max-batch")
+      ->check(CLI::Range(1, 1024));
+  serve_command
+      ->add_option("--max-batch", flags.max_batch, "the largest batch, as its configuration says")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   serve_command->add_option("--max-delay-us", flags.max_delay_us, "that a request waits for others")
       ->check(CLI::Range(0, 10'000'000))
       ->capture_default_str();
-  serve_command->add_option("--threads", flags.threads)
+  serve_command
+      ->add_option("--threads", flags.threads, "that run the model, where no slice gives it cores")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
 

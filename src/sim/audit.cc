@@ -5,7 +5,7 @@
 namespace sluice::sim {
 namespace {
 
-constexpr Nanos kKnown = Seconds(2);
+constexpr Nanos kKnown = kMostTick;
 constexpr Nanos kIdleMost = Seconds(45);
 constexpr Nanos kStarted = Seconds(15), kBackoff = Seconds(60);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "policy/loans.h"
 
 namespace sluice::sim {
 
@@ -46,6 +47,8 @@ Observation SimulatedCluster::observe() {
   for (const auto& [name, node] : nodes_) {
     control::ObservedNode n{.node = {.name = name, .boot_id = "boot", .reachable = reachable(name)},
                             .seen = 1};
+    if (const auto home = plan_.virtual_clusters.find(name); home != plan_.virtual_clusters.end())
+      n.node.labels.emplace(policy::kVirtualCluster, home->second);
     n.node.devices.reserve(node.ledger.devices().size());
     for (const Device& d : node.ledger.devices()) {
       n.node.devices.push_back(d.id);

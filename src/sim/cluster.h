@@ -42,9 +42,10 @@ struct Truth {
 };
 
 struct ClusterPlan {
-  std::vector<DevicePlan> devices;  // by id
-  std::vector<Nanos> cold_starts;   // how long starts take: one of these, drawn; not empty
-  Nanos hop{0};                     // from the gateway to an instance, and back
+  std::vector<DevicePlan> devices;                      // by id
+  std::map<std::string, std::string> virtual_clusters;  // of nodes that belong to one
+  std::vector<Nanos> cold_starts;  // how long starts take: one of these, drawn; not empty
+  Nanos hop{0};                    // from the gateway to an instance, and back
   std::map<FunctionName, Truth> truths;
   Stepping stepping = Stepping::kExact;
   uint64_t seed = 1;

@@ -19,7 +19,8 @@ struct Receiver : F... {
 template <class... F>
 Receiver(F...) -> Receiver<F...>;
 
-train::JobSettings controller_of(const FunctionSpec& spec) {
+train::JobSettings controller_of(const FunctionSpec& spec,
+                                 std::shared_ptr<train::StepHistory> steps) {
   const TrainingSpec& t = spec.training();
   train::JobSettings s{.name = served_name(spec.name)};
   s.job = {.epochs = t.epochs,
@@ -27,6 +28,7 @@ train::JobSettings controller_of(const FunctionSpec& spec) {
            .learning_rate = t.learning_rate > 0 ? t.learning_rate : 0.01};
   s.min_workers = t.min_workers;
   s.batch = t.batch;
+  s.steps = std::move(steps);
   return s;
 }
 
@@ -42,13 +44,14 @@ double on_grid(double seconds) {
 }  // namespace
 
 SimulatedJob::SimulatedJob(const ScenarioJob& plan, const JobPhysics& physics, WorkerNode& node,
-                           const Clock& clock, EventQueue& events)
+                           const Clock& clock, EventQueue& events,
+                           std::shared_ptr<train::StepHistory> steps)
     : plan_(plan),
       physics_(physics),
       node_(node),
       clock_(clock),
       events_(events),
-      controller_(controller_of(plan.spec), clock.now()),
+      controller_(controller_of(plan.spec, std::move(steps)), clock.now()),
       counted_(clock.now()) {}
 
 // ---- between the controller and its workers ----------------------------------------------------
@@ -100,6 +103,7 @@ void SimulatedJob::started(const Instance& worker, const std::string& node) {
   if (!record_.first_start) record_.first_start = now();
   record_.most_workers = std::max(record_.most_workers, static_cast<int>(workers_.size()));
   send(controller_.hello({.job = plan_.spec.name.name, .worker = worker.id}, now()));
+  controller_.place(worker.id, node);
 }
 
 void SimulatedJob::ready(const InstanceId& worker) {
@@ -299,6 +303,8 @@ JobRecord SimulatedJob::record() const {
 const train::JobStatus& SimulatedJob::status() {
   if (!std::exchange(status_stale_, false)) return status_;
   status_ = status_of(controller_);
+  if (const auto& reforms = controller_.reforms(); !reforms.empty())
+    status_.reforms = {reforms.back()};
   return status_;
 }
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,7 +37,8 @@ struct JobRecord {
 class SimulatedJob : public WorkerPrograms {
  public:
   SimulatedJob(const ScenarioJob& plan, const JobPhysics& physics, WorkerNode& node,
-               const Clock& clock, EventQueue& events);
+               const Clock& clock, EventQueue& events,
+               std::shared_ptr<train::StepHistory> steps = nullptr);
 
   void started(const Instance& worker, const std::string& node) override;
   void ready(const InstanceId& worker) override;
@@ -44,7 +46,7 @@ class SimulatedJob : public WorkerPrograms {
   void computed(const InstanceId& worker) override;
   void gone(const InstanceId& worker) override;
 
-  // What its decisions rest on; no re-forms and members.
+  // What its decisions rest on: of the re-forms the last one, and no members.
   const train::JobStatus& status();
   JobRecord record() const;
 

@@ -25,7 +25,7 @@ struct ListRules {
   int length = 0;                       // of jobs whose length the list does not say; 0: none
   int least_devices = 1, most_devices = 0;
   double speed = 1, scale = 1;  // arrivals are so much closer, lengths are multiplied
-  std::string policy;
+  std::string policy, plan;
 };
 
 class JobReader {
@@ -48,6 +48,7 @@ class JobReader {
   void job(control::Fields& f);
   void devices_of(control::Fields& f, int& least, int& most) const;
   void policy(control::Fields& f, std::string& out) const;
+  void plan(control::Fields& f, std::string& out) const;
   void list(control::Fields& f);
   void list_columns(control::Fields& f, ListRules& rules);
   void list_models(control::Fields& f, ListRules& rules);

@@ -50,9 +50,9 @@ class Jobs : public testing::Test {
     j.model.step = {.alpha_c = 0.02, .beta_c = 0.0008};
     return j;
   }
-  Outcome play(const std::string& policy) {
-    auto o = simulate(scenario_, policy);
-    EXPECT_TRUE(o.ok()) << policy << ": " << o.error().message;
+  Outcome play(const std::string& policy, const std::string& plan = "") {
+    auto o = simulate(scenario_, policy, {}, plan);
+    EXPECT_TRUE(o.ok()) << played_as(policy, plan) << ": " << o.error().message;
     return std::move(o).value_or({});
   }
   // Returns the seconds from the job's first step to its end.
@@ -64,30 +64,17 @@ class Jobs : public testing::Test {
   Scenario scenario_;
 };
 
-// The bundles whose plan is that of no earlier one in the table.
-std::vector<std::string> each_plan() {
-  std::vector<std::string> names;
-  std::vector<policy::PlanFunction> plans;
-  for (const policy::Bundle& b : policy::bundles()) {
-    const policy::PlanFunction plan = policy::plan_of(b).run;
-    if (std::ranges::find(plans, plan) != plans.end()) continue;
-    plans.push_back(plan);
-    names.emplace_back(b.name);
-  }
-  return names;
-}
-
 TEST_F(Jobs, OneAloneTakesItsStepsAndWaitsForItsWorkersStart) {
   devices(1);
   job("a", 7, 20, 1);
   for (const Stepping stepping : {Stepping::kFluid, Stepping::kExact}) {
     scenario_.cluster.stepping = stepping;
-    for (const std::string& policy : each_plan()) {
-      const Outcome o = play(policy);
+    for (const std::string plan : {"sluice", "fifo", "sjf"}) {
+      const Outcome o = play("has-gpu", plan);
       ASSERT_EQ(o.jobs.size(), 1u);
-      EXPECT_NEAR(lasted(o.jobs[0]), 200 * 0.1, 0.01) << policy << to_string(stepping);
+      EXPECT_NEAR(lasted(o.jobs[0]), 200 * 0.1, 0.01) << plan << to_string(stepping);
       const double waited = seconds(*o.jobs[0].began - o.jobs[0].arrived);
-      EXPECT_NEAR(waited, seconds(kStart + scenario_.job_physics.join), 0.3) << policy;
+      EXPECT_NEAR(waited, seconds(kStart + scenario_.job_physics.join), 0.3) << plan;
       EXPECT_EQ(o.jobs[0].reforms, 0);
       EXPECT_NEAR(o.jobs[0].samples, 20'000, 1e-6);
       EXPECT_LT(o.lasted, Seconds(40)) << "the run ends with its last job";
@@ -122,6 +109,25 @@ TEST_F(Jobs, MeanCompletionTimeFallsFromFifoToShortestFirstToElastic) {
   EXPECT_LT(elastic.all_jobs.completion_mean, sjf.all_jobs.completion_mean);
   EXPECT_LT(elastic.all_jobs.queueing_mean, Seconds(15));
   EXPECT_GT(elastic.jobs[0].reforms, 0);
+}
+
+TEST_F(Jobs, HaveThePlanThatTheyNameElseThePlatformsElseTheirBundles) {
+  devices(2);
+  job("long", 0, 200, 2);
+  job("middle", 5, 100, 2);
+  job("short", 6, 5, 2);
+  const auto ends = [](const Outcome& o) {
+    std::vector<Nanos> all;
+    for (const JobOutcome& j : o.jobs) all.push_back(*j.finished);
+    return all;
+  };
+  const Outcome fifo = play("fifo"), sjf = play("sjf"), chosen = play("has-gpu", "fifo");
+  EXPECT_NE(ends(fifo), ends(sjf));
+  EXPECT_EQ(ends(chosen), ends(fifo));
+  EXPECT_EQ(chosen.policy, "has-gpu/fifo");
+  EXPECT_EQ(ends(play("sjf", "fifo")), ends(fifo));
+  for (ScenarioJob& j : scenario_.jobs) j.spec.training().plan = "sjf";
+  EXPECT_EQ(ends(play("has-gpu", "fifo")), ends(sjf));
 }
 
 TEST_F(Jobs, AJobLosesARoundAndAReformWithEachWorkerThatDies) {

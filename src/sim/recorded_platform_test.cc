@@ -112,6 +112,22 @@ TEST_F(Recorded, AScenarioTakesFunctionsProfilesAndLoadsFromIt) {
   EXPECT_EQ(s->loads[0].function.name, "f");
 }
 
+TEST_F(Recorded, AStoreBesideTheFileStandsInPlaceOfTheFiles) {
+  for (const char* named : {"", "  store: elsewhere.db\n"}) {
+    const auto s = parse_scenario(std::string(R"(apiVersion: sluice.dev/v1alpha1
+kind: Scenario
+metadata: {name: s}
+spec:
+  duration: 1m
+  devices: [{type: gpu, count: 2, memory: 1Gi}]
+)") + named,
+                                  "s.yaml", "/nowhere", path_);
+    ASSERT_TRUE(s.ok()) << s.error().message;
+    EXPECT_EQ(s->functions.size(), 2U);
+    EXPECT_EQ(s->loads.size(), 1U);
+  }
+}
+
 TEST_F(Recorded, WhatTheFileHasStandsInPlaceOfWhatTheStoreHas) {
   const auto s = scenario(R"(  duration: 1m
   profiles: [{model: /models/f.pt, device: gpu, points: [{batch: 1, sm: 100%, latency: 7ms}]}]

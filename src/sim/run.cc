@@ -63,7 +63,7 @@ class Play {
     cluster_.run_workers_as(training_);
   }
 
-  Result<Outcome> run(const std::string& policy);
+  Result<Outcome> run(const std::string& policy, const std::string& plan);
 
  private:
   // A function's requests so far.
@@ -83,7 +83,7 @@ class Play {
     return plan;
   }
 
-  Result<void> open(const std::string& policy);
+  Result<void> open(const std::string& policy, const std::string& plan);
   void tick();
   void tick_door();
   void arrive(size_t stream);
@@ -91,13 +91,16 @@ class Play {
   void begin_counting();
   void sample_use();
   void end_second();
+  void show_occupants(Nanos passed);
   void submit(const ScenarioJob& job);
   bool is_known(const control::Profile& p) const;
+  bool ends_with_jobs() const { return !scenario_.jobs.empty() && scenario_.functions.empty(); }
   bool is_over() const;
+  double done(Nanos passed) const;
   void happen(const Fault& f);
   void add_faults();
   uint64_t cold_starts(const FunctionName& f) const;
-  Outcome outcome(const std::string& policy);
+  Outcome outcome(const std::string& name);
   UnixMillis wall() const {
     return kWallBegin + (clock_.now() - start_ + clock_jumps_) / Millis(1);
   }
@@ -129,10 +132,12 @@ class Play {
   Result<void> broken_;
 };
 
-Result<void> Play::open(const std::string& policy) {
+Result<void> Play::open(const std::string& policy, const std::string& plan) {
   SLUICE_ASSIGN(
       opened, control::Control::open({desired_, journal_, cluster_, believed_, clock_, &training_},
                                      {.bundle = policy,
+                                      .plan = plan,
+                                      .loans = scenario_.loans,
                                       .seed = scenario_.seed,
                                       .tick_every = scenario_.tick,
                                       .boot_id = "boot",
@@ -278,10 +283,26 @@ void Play::end_second() {
                    .area = h->second.area,
                    .devices = cluster_.use().devices});
   }
+  if (watch_.on_occupants) show_occupants(passed);
   if (broken_.ok()) broken_ = audit_.check(*control_, clock_.now());
-  stopped_ = stopped_ || !watch_.on_second(passed);
+  stopped_ = stopped_ || !watch_.on_second(done(passed));
   over_ = is_over();
   events_.at(clock_.now() + Seconds(1), [this] { end_second(); });
+}
+
+void Play::show_occupants(Nanos passed) {
+  std::vector<Occupant> now;
+  cluster_.each_instance([&](const control::ObservedInstance& o) {
+    if (!control::alive(o)) return;
+    const bool trains = training_.find(o.instance.function) != nullptr;
+    for (const Part& p : o.instance.parts)
+      now.push_back({o.node, p.device, served_name(o.instance.function), trains});
+  });
+  const auto& memories = std::as_const(*control_).memories();
+  const auto loans = memories.find(policy::kLoanMemory);
+  watch_.on_occupants(
+      passed, now,
+      loans == memories.end() ? std::set<std::string>() : policy::lent_nodes(loans->second));
 }
 
 // A training job arrives.
@@ -292,7 +313,12 @@ void Play::submit(const ScenarioJob& job) {
 
 // Nothing more happens once every job is done and no request will come.
 bool Play::is_over() const {
-  return !scenario_.jobs.empty() && scenario_.functions.empty() && training_.all_finished();
+  return ends_with_jobs() && training_.part_finished() == 1;
+}
+
+double Play::done(Nanos passed) const {
+  const double of_time = std::min(1.0, seconds(passed) / seconds(scenario_.duration));
+  return ends_with_jobs() ? std::max(of_time, training_.part_finished()) : of_time;
 }
 
 void Play::happen(const Fault& f) {
@@ -313,8 +339,8 @@ void Play::add_faults() {
   for (const Fault& f : scenario_.faults) events_.at(start_ + f.at, [this, &f] { happen(f); });
 }
 
-Result<Outcome> Play::run(const std::string& policy) {
-  SLUICE_TRY(open(policy));
+Result<Outcome> Play::run(const std::string& policy, const std::string& plan) {
+  SLUICE_TRY(open(policy, plan));
   sampled_ = clock_.now();
   Random seeds(scenario_.seed);
   for (const Load& load : scenario_.loads) {
@@ -344,11 +370,11 @@ Result<Outcome> Play::run(const std::string& policy) {
                                            " requests arrived, " + std::to_string(ended_) +
                                            " ended and " +
                                            std::to_string(cluster_.open_requests()) + " are open"};
-  return outcome(policy);
+  return outcome(played_as(policy, plan));
 }
 
-Outcome Play::outcome(const std::string& policy) {
-  Outcome o{.policy = policy};
+Outcome Play::outcome(const std::string& name) {
+  Outcome o{.policy = name};
   o.simulated = counting_ ? clock_.now() - counted_from_ : Nanos(0);
   o.lasted = clock_.now() - start_;
   o.stopped = stopped_;
@@ -384,10 +410,15 @@ Outcome Play::outcome(const std::string& policy) {
 
 }  // namespace
 
-Result<Outcome> simulate(const Scenario& scenario, const std::string& policy, const Watch& watch) {
+std::string played_as(const std::string& policy, const std::string& plan) {
+  return plan.empty() ? policy : policy + "/" + plan;
+}
+
+Result<Outcome> simulate(const Scenario& scenario, const std::string& policy, const Watch& watch,
+                         const std::string& plan) {
   for (const DevicePlan& d : scenario.cluster.devices)
     SLUICE_TRY(check_stepping(scenario.cluster.stepping, d.physics));
-  return Play(scenario, watch).run(policy);
+  return Play(scenario, watch).run(policy, plan);
 }
 
 }  // namespace sluice::sim

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "control/accounting.h"
 #include "sim/front_door.h"
+#include "sim/gantt.h"
 #include "sim/job_outcome.h"
 #include "sim/scenario.h"
 
@@ -27,7 +29,7 @@ struct FunctionOutcome {
 };
 
 struct Outcome {
-  std::string policy;
+  std::string policy;                      // as played_as() names it
   std::vector<FunctionOutcome> functions;  // by name
   std::vector<JobOutcome> jobs;            // that arrived, in order
   JobsOutcome all_jobs;
@@ -54,19 +56,27 @@ struct TimelineRow {
 };
 
 struct Watch {
-  // Called once a simulated second. Returns whether to go on.
-  std::function<bool(Nanos passed)> on_second = [](Nanos) { return true; };
+  // Called once a simulated second, with the part of the play that is done: of its duration, or of
+  // its jobs where it ends with them. Returns whether to go on.
+  std::function<bool(double done)> on_second = [](double) { return true; };
   // Called at the end of each simulated second for each function.
   std::function<void(const TimelineRow&)> on_row;
+  // Called at the end of each simulated second with all instances, by id, and the nodes on loan.
+  std::function<void(Nanos passed, const std::vector<Occupant>&, const std::set<std::string>& lent)>
+      on_occupants;
   // Called at the end of each request.
   std::function<void(const Answer&)> on_answer;
   // As ControlSettings::on_phase.
   std::function<void(std::string_view phase)> on_phase = [](std::string_view) {};
 };
 
-// Returns kInvalid if the loop refuses the scenario's functions or bundle; kInternal with the
+// Returns "POLICY/PLAN"; "POLICY" without a plan.
+std::string played_as(const std::string& policy, const std::string& plan);
+
+// The plan is the platform's; empty: it has none, and jobs have those of their bundles. Returns
+// kInvalid if the loop refuses the scenario's functions, bundle or plan; kInternal with the
 // property that broke.
 Result<Outcome> simulate(const Scenario& scenario, const std::string& policy,
-                         const Watch& watch = {});
+                         const Watch& watch = {}, const std::string& plan = "");
 
 }  // namespace sluice::sim

@@ -8,6 +8,7 @@
 
 #include "control/profiles.h"
 #include "model/function.h"
+#include "policy/loans.h"
 #include "sim/arrivals.h"
 #include "sim/cluster.h"
 #include "sim/fault.h"
@@ -25,12 +26,16 @@ struct Load {
   std::optional<uint64_t> seed;  // of its arrivals; nothing: one of the scenario's seed
 };
 
+// The loop has to know within this what a node runs (audit.h).
+inline constexpr Nanos kMostTick = Seconds(2);
+
 struct Scenario {
   std::string name;
   Nanos duration = Seconds(60);
   Nanos settle{0};  // at the start, not counted
   uint64_t seed = 1;
   std::vector<std::string> policies;     // bundles
+  std::vector<std::string> plans;        // each played under each bundle; empty: their own
   std::vector<double> slo_multiples{1};  // of each objective, at which violations are counted
   ClusterPlan cluster;
   std::vector<FunctionSpec> functions;
@@ -39,7 +44,8 @@ struct Scenario {
   std::vector<Fault> faults;
   std::vector<ScenarioJob> jobs;  // by arrival
   JobPhysics job_physics;
-  Nanos tick = Millis(250);  // the period of the control loop
+  policy::LoanRules loans;
+  Nanos tick = Millis(250);  // the period of the control loop; at most kMostTick
 };
 
 }  // namespace sluice::sim

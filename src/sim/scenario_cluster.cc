@@ -1,9 +1,11 @@
 #include "sim/scenario_cluster.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/words.h"
 #include "model/quantity.h"
+#include "policy/loans.h"
 #include "trace/clusters.h"
 
 namespace sluice::sim {
@@ -24,6 +26,7 @@ class ClusterReader {
 
  private:
   void kind(Fields& f, DevicePlan& device);
+  void virtual_clusters(Fields& f, size_t first);
   void add_node(DevicePlan device, const std::string& name, int count);
   void recorded_nodes(Fields& f, const std::string& path, const DevicePlan& device);
 
@@ -85,6 +88,7 @@ void ClusterReader::device(Fields& f) {
   for (const DevicePlan& other : out_.devices)
     if (other.device.model == d.model)
       return f.complain("type", "\"" + d.model + "\" stands twice");
+  const size_t first = out_.devices.size();
   const std::string nodes = read_word(f, "nodes");
   if (nodes.empty()) {
     for (int node = 0; node * per_node < count; ++node)
@@ -93,9 +97,27 @@ void ClusterReader::device(Fields& f) {
   } else {
     recorded_nodes(f, nodes, plan);
   }
+  virtual_clusters(f, first);
   if (out_.devices.size() > kMostDevices)
     f.complain(nodes.empty() ? "count" : "nodes",
                "there are more than " + std::to_string(kMostDevices) + " devices");
+}
+
+// The first of the row's nodes are inference's, the next ones training's, the rest for both.
+void ClusterReader::virtual_clusters(Fields& f, size_t first) {
+  std::set<std::string> nodes;
+  for (size_t d = first; d < out_.devices.size(); ++d) nodes.insert(out_.devices[d].device.node);
+  const int most = static_cast<int>(nodes.size());
+  int inference = 0, training = 0;
+  f.integer("inferenceNodes", inference, 0, most);
+  f.integer("trainingNodes", training, 0, most - inference);
+  int number = 0;
+  for (const std::string& node : nodes) {
+    if (number < inference + training)
+      out_.virtual_clusters[node] =
+          number < inference ? policy::kForInference : policy::kForTraining;
+    ++number;
+  }
 }
 
 // Whether the devices are GPUs, and what only those have. To the loop they are the devices that its

@@ -29,15 +29,22 @@ constexpr int kMostFunctions = 10'000;
 // Reads one scenario's document. Its functions are known already.
 class Reader {
  public:
-  Reader(Scenario& out, Source& source, Problems& problems, std::filesystem::path folder)
-      : out_(out), source_(source), problems_(problems), folder_(std::move(folder)) {}
+  Reader(Scenario& out, Source& source, Problems& problems, std::filesystem::path folder,
+         std::string store)
+      : out_(out),
+        source_(source),
+        problems_(problems),
+        folder_(std::move(folder)),
+        store_(std::move(store)) {}
 
   void document(const YAML::Node& node);
 
  private:
   void spec(Fields& f);
-  void policies(Fields& f);
+  void names(Fields& f, const std::string& key, const std::string& noun,
+             const std::vector<std::string>& known, std::vector<std::string>& out);
   void multiples(Fields& f);
+  void loans(Fields& all);
   void profile(Fields& f);
   void point(Fields& f, Profile& p);
   void truth(Fields& f);
@@ -56,6 +63,7 @@ class Reader {
   Source& source_;
   Problems& problems_;
   const std::filesystem::path folder_;
+  const std::string store_;  // in place of the file's; empty: not given
 };
 
 void Reader::document(const YAML::Node& node) {
@@ -90,12 +98,17 @@ void Reader::spec(Fields& f) {
   int seed = 1;
   f.integer("seed", seed, 0, 1'000'000'000);
   out_.seed = static_cast<uint64_t>(seed);
-  policies(f);
+  std::vector<std::string> bundles;
+  for (const policy::Bundle& b : policy::bundles()) bundles.emplace_back(b.name);
+  names(f, "policies", "policy", bundles, out_.policies);
+  names(f, "plans", "plan", policy::plan_names(), out_.plans);
   multiples(f);
   read_cluster({f, source_, problems_}, folder_, out_.cluster);
   RecordedPlatform platform;
-  const bool from_store = f.has("store"), jobs_alone = out_.functions.empty() && has_jobs(f);
-  f.duration("tick", out_.tick, Millis(50), Seconds(60));
+  const bool from_store = f.has("store") || !store_.empty(),
+             jobs_alone = out_.functions.empty() && has_jobs(f);
+  loans(f);
+  f.duration("tick", out_.tick, Millis(50), kMostTick);
   stored(f, platform);
   if (!from_store && !jobs_alone) f.need("profiles", "a list of {model, device, points}");
   each(f, "profiles", 1, [this](Fields& p) { profile(p); });
@@ -112,10 +125,25 @@ void Reader::spec(Fields& f) {
   read_faults({f, source_, problems_}, out_);
 }
 
+void Reader::loans(Fields& all) {
+  read_section({all, source_, problems_}, "loans", [this](Fields& f) {
+    const auto names = policy::reclaim_rules();
+    if (std::string rule; f.text("reclaim", rule)) {
+      const auto at = std::ranges::find(names, rule);
+      if (at == names.end())
+        f.complain("reclaim", not_found("rule", rule, {names.begin(), names.end()}));
+      else
+        out_.loans.reclaim = static_cast<policy::ReclaimRule>(at - names.begin());
+    }
+    f.duration("idle", out_.loans.idle, Nanos(0), std::chrono::hours(24));
+    f.integer("spare", out_.loans.spare, 0, 10'000);
+  });
+}
+
 // The functions of a platform's store that the file does not have.
 void Reader::stored(Fields& f, RecordedPlatform& platform) {
   const bool named = f.has("store");
-  const std::string path = read_word(f, "store");
+  const std::string stated = read_word(f, "store"), path = store_.empty() ? stated : store_;
   if (named && path.empty()) f.complain("store", "must name a platform's control.db");
   if (path.empty()) return;
   auto read = read_platform(folder_ / path, out_.duration);
@@ -165,18 +193,19 @@ void Reader::take_loads(Fields& f, RecordedPlatform& platform, LoadReader& loads
       loads.keep(f, {.function = name, .plan = std::move(plan)});
 }
 
-void Reader::policies(Fields& f) {
-  const YAML::Node list = f.take("policies");
+// Reads the names of policies or plans.
+void Reader::names(Fields& f, const std::string& key, const std::string& noun,
+                   const std::vector<std::string>& known, std::vector<std::string>& out) {
+  const YAML::Node list = f.take(key);
   if (!list.IsDefined()) return;
-  if (!list.IsSequence()) return f.complain("policies", "must be a list of policies' names");
-  std::vector<std::string> known;
-  for (const policy::Bundle& b : policy::bundles()) known.emplace_back(b.name);
+  if (!list.IsSequence()) return f.complain(key, "must be a list of " + key + "' names");
   for (const YAML::Node& item : list) {
     const std::string name = item.IsScalar() ? item.Scalar() : "";
-    if (policy::find_bundle(name) == nullptr)
-      f.complain("policies", "\"" + name + "\" is no policy" + control::did_you_mean(name, known) +
-                                 " `sluice policies` lists them");
-    out_.policies.push_back(name);
+    if (std::ranges::find(known, name) == known.end())
+      f.complain(key, "\"" + name + "\" is no " + noun + control::did_you_mean(name, known) +
+                          " `sluice policies" + (noun == "plan" ? " --plans" : "") +
+                          "` lists them");
+    out.push_back(name);
   }
 }
 
@@ -341,7 +370,8 @@ void check_functions(const Scenario& s, Source& source, Problems& problems) {
       const auto p = std::ranges::find_if(s.profiles, matches);
       if (p == s.profiles.end()) {
         problems.push_back(source.at("spec.profiles") + ": none is of the model " + model + " of " +
-                           spec.name.name + " on " + d.device.model);
+                           spec.name.name + " on " + d.device.model + ": `sluice profile " +
+                           spec.name.name + "` measures it");
         fit = least;
         break;
       }
@@ -359,14 +389,14 @@ void check_functions(const Scenario& s, Source& source, Problems& problems) {
 }  // namespace
 
 Result<Scenario> parse_scenario(std::string_view text, const std::string& file,
-                                const std::string& folder) {
+                                const std::string& folder, const std::string& store) {
   SLUICE_ASSIGN(documents, control::yaml_documents(text, file));
   Problems problems;
   Scenario out;
   if (documents.empty() || !documents.front().IsMap())
     return Error{ErrorKind::kInvalid, file + ":1 wants a Scenario in its first document"};
   Source source{.file = file, .line = documents.front().Mark().line + 1};
-  if (documents.size() > 1 || !may_lack_functions(documents.front())) {
+  if (documents.size() > 1 || (store.empty() && !may_lack_functions(documents.front()))) {
     auto functions = control::parse_functions(without_first(text, source.line),
                                               {.file = file, .folder = "", .home = ""});
     if (functions.ok())
@@ -375,7 +405,7 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file,
       problems.push_back(functions.error().message);
   }
   refuse_training(out.functions, file, problems);
-  Reader(out, source, problems, folder).document(documents.front());
+  Reader(out, source, problems, folder, store).document(documents.front());
   for (FunctionSpec& f : out.functions) {
     f.inference().token.clear();  // its load may call it
     f.device = "any";             // the times of its truth and profile say what it is like on each

@@ -12,8 +12,8 @@
 namespace sluice::sim {
 
 // `file` names the text in messages; relative paths in it are taken from `folder`. Errors are
-// kInvalid: one line per problem.
+// kInvalid: one line per problem. `store`: in place of the file's; empty: not given.
 Result<Scenario> parse_scenario(std::string_view text, const std::string& file,
-                                const std::string& folder);
+                                const std::string& folder, const std::string& store = "");
 
 }  // namespace sluice::sim

@@ -107,6 +107,27 @@ TEST(ScenarioFile, TakesTheNodesThatAlibabaHas) {
               HasSubstr("nodes: stands in place of count and perNode"));
 }
 
+TEST(ScenarioFile, TakesVirtualClustersAndLoans) {
+  const auto text = [](const std::string& nodes, const std::string& loans) {
+    std::string s = scenario("  loans: " + loans + "\n");
+    const std::string before = "{type: gpu, count: 2, memory: 1Gi}";
+    return s.replace(s.find(before), before.size(),
+                     "{type: gpu, count: 4, perNode: 1, memory: 1Gi, " + nodes + "}");
+  };
+  const auto s = parse_scenario(
+      text("inferenceNodes: 2, trainingNodes: 1", "{reclaim: lyra, idle: 5s, spare: 1}"), "s.yaml",
+      ".");
+  ASSERT_TRUE(s.ok()) << s.error().message;
+  const std::map<std::string, std::string> homes{
+      {"gpu-n0000", "inference"}, {"gpu-n0001", "inference"}, {"gpu-n0002", "training"}};
+  EXPECT_EQ(s->cluster.virtual_clusters, homes);
+  EXPECT_EQ(s->loans, (policy::LoanRules{policy::ReclaimRule::kLyra, Seconds(5), 1}));
+  EXPECT_THAT(fault(text("inferenceNodes: 5", "{}")), HasSubstr("inferenceNodes: \"5\""));
+  EXPECT_THAT(fault(text("inferenceNodes: 4, trainingNodes: 1", "{}")), HasSubstr("trainingNodes"));
+  EXPECT_THAT(fault(text("inferenceNodes: 1", "{reclaim: fapse}")),
+              HasSubstr("did you mean 'fapes'?"));
+}
+
 // The scenario with these fields of its devices beside their type.
 std::string with_devices(const std::string& fields, const std::string& more = "") {
   std::string text = scenario(more);
@@ -161,6 +182,8 @@ TEST(ScenarioFile, NamesTheLineTheFieldAndWhatIsAllowed) {
       {scenario("", "{function: f, file: r.txt}"), "spec.loads[0].file: /nowhere/r.txt: No such"},
       {scenario("  duration: 1s\n"), "s.yaml:12 spec.duration: stands twice"},
       {scenario("  policies: [kap]\n"), "spec.policies: \"kap\" is no policy"},
+      {scenario("  plans: [fofi]\n"), "spec.plans: \"fofi\" is no plan, did you mean \"fifo\"?"},
+      {scenario("  plans: fifo\n"), "spec.plans: must be a list of plans' names"},
       {scenario("  faults: [{at: 1s, fail: gpu9}]\n"), "faults[0].fail: \"gpu9\" is not of this"},
       {scenario("  faults: [{at: 1s, crash: f, lasts: 1s}]\n"), "Allowed: gateway"},
       {scenario("  faults: [{at: 1s, silence: gateway}]\n"), "lasts: is missing"},
@@ -179,6 +202,7 @@ TEST(ScenarioFile, NamesTheLineTheFieldAndWhatIsAllowed) {
       {scenario("", "{function: f, file: ''}"), "spec.loads[0].file: must name a file"},
       {scenario("  truths: [{function: f}, {function: f}]\n"), "its truth stands twice"},
       {scenario("  truths: [{function: f, profiled: maybe}]\n"), "must be true or false"},
+      {scenario("  tick: 5s\n"), "spec.tick: \"5s\" is not"},
       {scenario("  stepping: rough\n"), "spec.stepping: \"rough\" is neither exact nor fluid"},
       {scenario("  copies: {g: 2}\n"), "spec.copies.g: unknown field"},
       {scenario("  copies: {f: 0}\n"), "spec.copies.f: \"0\" is not"},

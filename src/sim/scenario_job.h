@@ -13,6 +13,7 @@ namespace sluice::sim {
 struct JobModel {
   std::string name;
   int64_t samples = 1;        // of an epoch
+  int epochs = 0;             // of a listed job that does not say; 0: the list does
   BatchRange batch;           // of a step
   StepModel step;             // true times, on a whole device
   std::vector<double> noise;  // φ at evenly spaced parts of a job; empty: all batches count alike
@@ -31,6 +32,8 @@ struct JobPhysics {
   Nanos leave = Millis(100);  // … and of one without
   // Workers compute so long between two sums of the simulation, or one step if that is longer.
   Nanos round = Millis(250);
+  // What one job's steps took is known of later jobs of its model.
+  bool shares_steps = true;
   // A job is over once its samples × their efficiency are those of its epochs; else, as live, once
   // every epoch is trained.
   bool by_goodput = false;

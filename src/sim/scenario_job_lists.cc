@@ -21,6 +21,7 @@ void JobReader::list(Fields& f) {
   f.integer("length", rules.length, 1, kMostEpochs);
   devices_of(f, rules.least_devices, rules.most_devices);
   policy(f, rules.policy);
+  plan(f, rules.plan);
   f.number("speed", rules.speed, 0.001, 100'000);
   f.number("scale", rules.scale, 1e-6, 1000);
   int skip = 0, most = static_cast<int>(kMostJobs);
@@ -86,7 +87,9 @@ bool JobReader::listed_job(Fields& f, const ListRules& rules, const trace::Liste
   if (model == nullptr)
     return refuse("models", "the list has no column of models: name those that its jobs draw from");
   job.model = *model;
-  const double epochs = row.epochs > 0 ? row.epochs : rules.length;
+  const double epochs = row.epochs > 0      ? row.epochs
+                        : model->epochs > 0 ? model->epochs
+                                            : rules.length;
   const bool timed = row.epochs <= 0 && row.duration > Nanos(0);
   const double whole = static_cast<double>(model->samples);
   const double samples = std::min(
@@ -96,6 +99,7 @@ bool JobReader::listed_job(Fields& f, const ListRules& rules, const trace::Liste
   TrainingSpec training;
   training.epochs = static_cast<int>(std::clamp(std::round(samples / whole), 1.0, 1e6));
   job.model.samples = std::max<int64_t>(std::llround(samples / training.epochs), 1);
+  training.plan = rules.plan;
   training.min_workers = rules.least_devices;
   training.max_workers = row.devices;
   if (rules.most_devices > 0) training.max_workers = std::min(row.devices, rules.most_devices);

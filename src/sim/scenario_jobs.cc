@@ -41,9 +41,16 @@ void JobReader::read() {
 
 void JobReader::physics(Fields& f) {
   JobPhysics& p = out_.job_physics;
+  const bool restarts = f.has("restart");  // until it is taken
+  f.duration("restart", p.join, Nanos(0), std::chrono::hours(1));
+  if (restarts) p.leave = p.join;
   f.duration("join", p.join, Nanos(0), std::chrono::hours(1));
   f.duration("leave", p.leave, Nanos(0), std::chrono::hours(1));
   f.duration("round", p.round, Millis(1), std::chrono::hours(1));
+  if (const std::string share = read_word(f, "shareSteps"); !share.empty()) {
+    p.shares_steps = share == "true";
+    if (share != "true" && share != "false") f.complain("shareSteps", "must be true or false");
+  }
   std::string count;
   if (!f.text("countBy", count)) return;
   p.by_goodput = count == "goodput";
@@ -58,6 +65,7 @@ void JobReader::model(Fields& f, JobModel& m) {
   f.need("samples", "the samples of an epoch, such as 50000");
   f.integer("samples", samples, 1, kMostSamples);
   m.samples = samples;
+  f.integer("epochs", m.epochs, 1, kMostEpochs);
   f.need("batchSize", "the samples of a step, such as {least: 128, most: 4096}");
   read_section(part(f), "batchSize", [&](Fields& b) {
     b.need("least", "the least samples of a step, over all workers");
@@ -130,6 +138,7 @@ void JobReader::job(Fields& f) {
   devices_of(f, training.min_workers, training.max_workers);
   f.integer("priority", job.spec.priority, -1000, 1000);
   policy(f, job.spec.policy);
+  plan(f, training.plan);
   if (f.has("model")) {
     const std::string name = read_word(f, "model");
     if (const JobModel* known = find_model(name))
@@ -157,6 +166,11 @@ void JobReader::policy(Fields& f, std::string& out) const {
   std::vector<std::string> known;
   for (const policy::Bundle& b : policy::bundles()) known.emplace_back(b.name);
   f.complain("policy", not_found("policy", out, known));
+}
+
+void JobReader::plan(Fields& f, std::string& out) const {
+  if (f.text("plan", out) && policy::find_plan(out) == nullptr)
+    f.complain("plan", not_found("plan", out, policy::plan_names()));
 }
 
 // Returns false after a problem that the jobs behind it would have as well.

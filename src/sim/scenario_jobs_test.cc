@@ -51,13 +51,14 @@ TEST_F(ScenarioJobs, AreReadWithTheirModelOrWithTheirOwnFields) {
                       "  jobs:\n"
                       "    - {name: b, at: 20s, length: 3, mostDevices: 2, priority: 5, model: m}\n"
                       "    - {name: a, length: 1, samples: 50, batchSize: {least: 10},"
-                      " step: {alphaC: 1}, policy: sjf}\n");
+                      " step: {alphaC: 1}, policy: sjf, plan: fifo}\n");
   ASSERT_TRUE(s.ok()) << s.error().message;
   ASSERT_EQ(s->jobs.size(), 2u);
   const ScenarioJob &a = s->jobs[0], &b = s->jobs[1];  // by arrival
   EXPECT_EQ(a.spec.name.name, "a");
   EXPECT_EQ(a.spec.training().batch, (BatchRange{.least = 10, .most = 10}));
   EXPECT_EQ(a.spec.policy, "sjf");
+  EXPECT_EQ(a.spec.training().plan, "fifo");
   EXPECT_EQ(b.arrives, Seconds(20));
   EXPECT_EQ(b.spec.priority, 5);
   EXPECT_EQ(b.spec.memory, Bytes{512} << 20);
@@ -69,7 +70,7 @@ TEST_F(ScenarioJobs, AreReadWithTheirModelOrWithTheirOwnFields) {
 TEST_F(ScenarioJobs, OfAListLastTheirEpochsOrTheirTimeOnTheirDevices) {
   write("time,model,epochs,gpus,hours\n0,m,2.5,1,\n10,m,,2,30\n99,m,1,1,\n200,m,1,1,\n");
   const auto s = read(kModel +
-                      "  jobLists:\n    - {file: jobs.csv, scale: 2, speed: 2,"
+                      "  jobLists:\n    - {file: jobs.csv, scale: 2, speed: 2, plan: sjf,"
                       " columns: {submit: time, devices: gpus, duration: hours}}\n");
   ASSERT_TRUE(s.ok()) << s.error().message;
   ASSERT_EQ(s->jobs.size(), 3u) << "the last one comes after the end";
@@ -77,11 +78,27 @@ TEST_F(ScenarioJobs, OfAListLastTheirEpochsOrTheirTimeOnTheirDevices) {
   EXPECT_EQ(s->jobs[0].model.samples * s->jobs[0].spec.training().epochs, 5000);
   EXPECT_EQ(s->jobs[1].arrives, Seconds(5));
   const ScenarioJob& timed = s->jobs[1];
+  EXPECT_EQ(timed.spec.training().plan, "sjf");
   EXPECT_EQ(timed.spec.training().max_workers, 2);
   // The largest batch has the best throughput, also by goodput at φ = 20: {400}? See the model.
   const double rate = best_batch(timed.model.step, {.count = 2}, 20, timed.model.batch).throughput;
   EXPECT_NEAR(static_cast<double>(timed.model.samples * timed.spec.training().epochs),
               2 * 30 * rate, timed.spec.training().epochs);
+}
+
+TEST_F(ScenarioJobs, ARestartLastsAsLongWithNewWorkersAsWithout) {
+  const auto physics = [&](const std::string& training) {
+    const auto s = read(kModel + "  training: " + training + "\n" +
+                        "  jobs: [{name: a, length: 1, model: m}]\n");
+    EXPECT_TRUE(s.ok()) << s.error().message;
+    return s.ok() ? s->job_physics : JobPhysics{};
+  };
+  EXPECT_TRUE(physics("{restart: 30s}").shares_steps);
+  EXPECT_FALSE(physics("{shareSteps: false}").shares_steps);
+  EXPECT_EQ(physics("{restart: 30s}").join, Seconds(30));
+  EXPECT_EQ(physics("{restart: 30s}").leave, Seconds(30));
+  EXPECT_EQ(physics("{restart: 30s, leave: 1s}").join, Seconds(30));
+  EXPECT_EQ(physics("{restart: 30s, leave: 1s}").leave, Seconds(1));
 }
 
 TEST_F(ScenarioJobs, FaultsNameTheFieldTheValueAndWhatIsAllowed) {
@@ -91,6 +108,8 @@ TEST_F(ScenarioJobs, FaultsNameTheFieldTheValueAndWhatIsAllowed) {
   EXPECT_THAT(fault(kModel + job + ", leastDevices: 3, mostDevices: 2}\n"),
               HasSubstr("2 is below leastDevices 3"));
   EXPECT_THAT(fault(kModel + job + ", policy: fofi}\n"), HasSubstr("policy 'fofi' not found"));
+  EXPECT_THAT(fault(kModel + job + ", plan: fofi}\n"),
+              HasSubstr("spec.jobs[0].plan: plan 'fofi' not found"));
   EXPECT_THAT(fault(kModel + "  jobs:\n    - {name: a, length: 1, model: n}\n"),
               HasSubstr("spec.jobs[0].model: model 'n' not found; there is m"));
   EXPECT_THAT(fault(kModel + job + "}\n    - {name: a, length: 1, model: m}\n"),

@@ -14,8 +14,14 @@ SimulatedTraining::SimulatedTraining(const std::vector<ScenarioJob>& jobs,
 void SimulatedTraining::keep(const Revision& revision) {
   const auto plan = by_name_.find(revision.function);
   if (plan == by_name_.end() || jobs_.contains(revision.function)) return;
+  std::shared_ptr<train::StepHistory> steps;
+  const std::string& model = plan->second->model.name;
+  if (physics_.shares_steps && !model.empty()) {
+    steps = steps_[model];
+    if (!steps) steps = steps_[model] = std::make_shared<train::StepHistory>();
+  }
   jobs_[revision.function] =
-      std::make_unique<SimulatedJob>(*plan->second, physics_, node_, clock_, events_);
+      std::make_unique<SimulatedJob>(*plan->second, physics_, node_, clock_, events_, steps);
 }
 
 std::optional<train::JobStatus> SimulatedTraining::status(const FunctionName& f) const {
@@ -51,10 +57,10 @@ const SimulatedJob* SimulatedTraining::find(const FunctionName& f) const {
   return found == jobs_.end() ? nullptr : found->second.get();
 }
 
-bool SimulatedTraining::all_finished() const {
-  return jobs_.size() == plans_.size() && std::ranges::all_of(jobs_, [](const auto& job) {
-           return job.second->record().finished.has_value();
-         });
+double SimulatedTraining::part_finished() const {
+  const auto finished = std::ranges::count_if(
+      jobs_, [](const auto& job) { return job.second->record().finished.has_value(); });
+  return static_cast<double>(finished) / static_cast<double>(plans_.size());
 }
 
 }  // namespace sluice::sim

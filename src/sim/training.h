@@ -35,7 +35,7 @@ class SimulatedTraining : public control::Training, public WorkerPrograms {
 
   // Returns nullptr if the job has not arrived.
   const SimulatedJob* find(const FunctionName& f) const;
-  bool all_finished() const;  // of the scenario
+  double part_finished() const;  // of the scenario's jobs
 
  private:
   void on(const InstanceId& worker, void (SimulatedJob::*what)(const InstanceId&));
@@ -46,7 +46,8 @@ class SimulatedTraining : public control::Training, public WorkerPrograms {
   const Clock& clock_;
   EventQueue& events_;
   std::map<FunctionName, const ScenarioJob*> by_name_;
-  std::map<FunctionName, std::unique_ptr<SimulatedJob>> jobs_;  // that have arrived
+  std::map<std::string, std::shared_ptr<train::StepHistory>> steps_;  // by model
+  std::map<FunctionName, std::unique_ptr<SimulatedJob>> jobs_;        // that have arrived
   std::map<InstanceId, SimulatedJob*> workers_;
 };
 

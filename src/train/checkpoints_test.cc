@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 
@@ -102,6 +103,51 @@ TEST_F(Checkpoints, WithoutAWholeOneTheDamagedOneStays) {
       load_newest_checkpoint(folder_.path + "/checkpoint-5", kModel, pieces()).error().message,
       HasSubstr("ends early; there is no older whole checkpoint"));
   EXPECT_EQ(steps().size(), 1u);
+}
+
+TEST_F(Checkpoints, AJobGoesBackAndForth) {
+  for (const int64_t step : {5, 10, 20, 30}) ASSERT_TRUE(save(step).ok());
+  const auto aside = [&] {
+    std::vector<int64_t> all;
+    for (const Checkpoint& c : set_aside_in(folder_.path)) all.push_back(c.at.step);
+    return all;
+  };
+  EXPECT_EQ(go_back_to(folder_.path, 15).error().message,
+            "there is no checkpoint of step 15; there are those of 5, 10, 20, 30");
+  ASSERT_TRUE(go_back_to(folder_.path, 10).ok());
+  EXPECT_EQ(steps(), (std::vector<int64_t>{5, 10}));
+  EXPECT_EQ(aside(), (std::vector<int64_t>{20, 30}));
+  ASSERT_TRUE(save(20).ok()) << "trained anew";
+  ASSERT_TRUE(go_back_to(folder_.path, 30).ok());
+  EXPECT_EQ(steps(), (std::vector<int64_t>{5, 10, 20, 30}));
+  EXPECT_EQ(aside(), (std::vector<int64_t>{20})) << "as it was before";
+  ASSERT_TRUE(go_back_to(folder_.path, 5).ok());
+  EXPECT_EQ(aside(), (std::vector<int64_t>{10, 20, 30})) << "the later one of step 20";
+  forget_checkpoints(folder_.path, 2);
+  EXPECT_EQ(aside(), (std::vector<int64_t>{20, 30}));
+}
+
+TEST_F(Checkpoints, ACopyIsWholeOrNotThere) {
+  const std::atomic<bool> stopped = false;
+  const TemporaryFolder copies;
+  ASSERT_TRUE(save(7).ok());
+  const std::string original = folder_.path + "/checkpoint-7";
+  ASSERT_TRUE(copy_checkpoint(original, copies.path, copies.path, stopped).ok());
+  ASSERT_TRUE(copy_checkpoint(original, copies.path, copies.path, stopped).ok()) << "again";
+  std::filesystem::remove_all(original);
+  first_ = "xxxx", second_ = "xxxxxxxx";
+  const auto loaded = load_checkpoint(copies.path + "/checkpoint-7", kModel, pieces());
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_EQ(loaded->at, (JobPosition{7, 1, 70}));
+  EXPECT_EQ(first_ + second_, "foureight by");
+
+  ASSERT_TRUE(save(8).ok());
+  std::ofstream(folder_.path + "/checkpoint-8/state") << "fourEight by";
+  EXPECT_EQ(copy_checkpoint(folder_.path + "/checkpoint-8", copies.path, copies.path, stopped)
+                .error()
+                .message,
+            folder_.path + "/checkpoint-8/state: is damaged: its checksum differs");
+  EXPECT_EQ(checkpoints_in(copies.path).size(), 1u);
 }
 
 // Whatever a worker has left there: nothing waits, and nothing outside is read.

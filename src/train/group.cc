@@ -82,8 +82,9 @@ Result<std::shared_ptr<gloo::Context>> connect(const std::shared_ptr<Link>& link
 
 // Gloo tries again for five times its patience if a rank has died meanwhile. So a thread connects,
 // which is left behind as soon as the generation is known to end.
-Result<std::unique_ptr<Group>> Group::form(std::shared_ptr<Link> link, const Form& form) {
-  if (form.world == 1) return std::unique_ptr<Group>(new Group(0, 1, nullptr));
+Result<std::unique_ptr<Group>> Group::form(std::shared_ptr<Link> link, const Form& form,
+                                           const Clock& clock) {
+  if (form.world == 1) return std::unique_ptr<Group>(new Group(form, nullptr, clock));
   std::promise<Result<std::shared_ptr<gloo::Context>>> promise;
   auto connected = promise.get_future();
   std::thread([link, form, p = std::move(promise)]() mutable {
@@ -93,11 +94,11 @@ Result<std::unique_ptr<Group>> Group::form(std::shared_ptr<Link> link, const For
     if (link->halted(form.generation))
       return Error{ErrorKind::kUnavailable, "ended while it formed"};
   SLUICE_ASSIGN(context, connected.get());
-  return std::unique_ptr<Group>(new Group(form.rank, form.world, std::move(context)));
+  return std::unique_ptr<Group>(new Group(form, std::move(context), clock));
 }
 
-Group::Group(int rank, int world, std::shared_ptr<gloo::Context> context)
-    : rank_(rank), world_(world), context_(std::move(context)) {
+Group::Group(const Form& form, std::shared_ptr<gloo::Context> context, const Clock& clock)
+    : rank_(form.rank), world_(form.world), context_(std::move(context)), clock_(clock) {
   if (context_) thread_ = std::thread([this] { work(); });
 }
 
@@ -148,6 +149,7 @@ Result<void> Group::wait() {
   std::unique_lock guard(lock_);
   changed_.wait(guard, [&] { return queue_.empty() || !fault_.empty(); });
   if (!fault_.empty()) return Error{ErrorKind::kUnavailable, fault_};
+  waited_for_ = std::exchange(seconds_, {});
   return {};
 }
 
@@ -159,6 +161,7 @@ void Group::work() {
     const std::function<void()> operation = queue_.front();
     guard.unlock();
     std::string fault;
+    const Time begun = clock_.now();
     try {
       operation();
     } catch (const std::exception& e) {
@@ -171,6 +174,7 @@ void Group::work() {
       queue_.clear();
     } else {
       queue_.pop_front();
+      seconds_.push_back(seconds(clock_.now() - begun));
     }
     changed_.notify_all();
     if (!fault_.empty()) return;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 namespace sluice::train {
 namespace {
@@ -13,8 +14,12 @@ constexpr size_t kMostUseful = 1000;
 constexpr int64_t kMostGenerations = int64_t{1} << 40;
 constexpr double kBetterBy = 1.05;                  // a batch is changed for so much more goodput
 constexpr int64_t kMostSamples = int64_t{1} << 40;  // of an epoch
-constexpr Nanos kStalledAfter = Seconds(10);        // without a step
-constexpr Nanos kLongRun = Seconds(60);  // of a script that reports no steps: it did something
+constexpr double kMostSeconds = 1e6;                // of a step
+constexpr double kMostBytes = 1e12;                 // of its gradients
+// The first steps of a group are slow: they compile. The profile has those that follow.
+constexpr Nanos kFirstSteps = Seconds(1);
+constexpr Nanos kStalledAfter = Seconds(10);  // without a step
+constexpr Nanos kLongRun = Seconds(60);       // of a script that reports no steps: it did something
 
 template <class... F>
 struct Visitor : F... {
@@ -25,12 +30,24 @@ Visitor(F...) -> Visitor<F...>;
 
 }  // namespace
 
-Job::Job(JobSettings settings, Time now) : settings_(std::move(settings)), stopped_(now) {
+Job::Job(JobSettings settings, Time now)
+    : settings_(std::move(settings)), added_(now), stopped_(now) {
   saved_ = settings_.resume;
   model_ = settings_.trained;
   if (settings_.finished) phase_ = JobPhase::kFinished;
   samples_ = settings_.samples;
   batch_ = settings_.batch.least;
+  steps_ = settings_.steps ? settings_.steps : std::make_shared<StepHistory>();
+  if (settings_.script) not_profiled_ = "a script's steps are not taken apart";
+}
+
+double Job::part_done() const {
+  if (!progress_ || samples_ == 0) return 0;
+  const double epoch = static_cast<double>(samples_),
+               epochs = static_cast<double>(settings_.job.epochs);
+  return (static_cast<double>(progress_->at.epoch) +
+          static_cast<double>(progress_->at.sample) / epoch) /
+         epochs;
 }
 
 void Job::expect(const std::string& worker, Time now) {
@@ -95,6 +112,11 @@ Job::Out Job::hello(const Hello& h, Time now) {
   return take();
 }
 
+void Job::place(const std::string& worker, std::string node) {
+  if (const auto found = workers_.find(worker); found != workers_.end())
+    found->second.node = std::move(node);
+}
+
 Job::Out Job::receive(const std::string& worker, const WorkerMessage& m, Time now) {
   if (!workers_.contains(worker)) return {};
   on(worker, m, now);
@@ -118,6 +140,7 @@ void Job::on(const std::string& name, const WorkerMessage& message, Time now) {
       },
       [&](const Stopped& m) { on_stopped(w, m, now); },
       [&](const Progress& m) { on_progress(m, now); },
+      [&](const Profiled& m) { on_profiled(name, m, now); },
       [&](const Saved& m) {
         if (possible(m.at)) saved_ = m;
         if (w.state == State::kSaving) change(w, State::kParting, now);
@@ -153,10 +176,10 @@ bool Job::possible(const JobPosition& at) const {
 }
 
 void Job::on_progress(const Progress& m, Time now) {
-  const bool measured = m.step_seconds >= 0 && m.step_seconds < 1e6 && m.wait_seconds >= 0;
+  const bool measured = m.step_seconds >= 0 && m.step_seconds < kMostSeconds && m.wait_seconds >= 0;
   if (m.generation != generation_ || !possible(m.at) || !measured) return;
   progress_ = m;
-  progressed_ = now;
+  reported_ = progressed_ = now;
   if (m.at.step > furthest_ && samples_ > 0) failures_ = 0;
   furthest_ = std::max(furthest_, m.at.step);
   // Whether they were is asked only of those that end by themselves.
@@ -165,16 +188,44 @@ void Job::on_progress(const Progress& m, Time now) {
   useful_.insert(members_.begin(), members_.end());
   if (m.batch > 0) batch_ = m.batch;
   if (m.noise > 0) noise_ = m.noise;
+  steps_->add_noise(part_done(), m.noise);
   if (halting_) return;
   if (!first_step_missing_) {
-    steps_.add(workers(), m.batch, m.step_seconds, m.wait_seconds);
+    if (now - first_step_ >= kFirstSteps)
+      steps_->add(size_of(members_), m.batch, m.step_seconds, m.wait_seconds);
     return adapt(now);
   }
   first_step_missing_ = false;
+  first_step_ = now;
   adapted_ = now;
   next_.forming = now - stopped_;
   reforms_.push_back(next_);
   if (reforms_.size() > kKeptReforms) reforms_.erase(reforms_.begin());
+}
+
+void Job::on_profiled(const std::string& name, const Profiled& m, Time now) {
+  const auto sum = [](const std::vector<double>& all) {
+    return std::accumulate(all.begin(), all.end(), 0.0);
+  };
+  const bool possible = m.batch > 0 && m.steps > 0 && m.compute_seconds < kMostSeconds &&
+                        m.optimizer_seconds < kMostSeconds && sum(m.sum_seconds) < kMostSeconds &&
+                        sum(m.bytes) < kMostBytes && profiled_ < generation_;
+  if (m.generation != generation_ || halting_ || !possible) return;
+  if (members_.empty() || members_.front() != name) return;
+  GroupProfile p{.workers = size_of(members_),
+                 .batch = m.batch,
+                 .steps = m.steps,
+                 .bytes = m.bytes,
+                 .sum_seconds = m.sum_seconds,
+                 .at = now};
+  p.step = {p.local_batch(), m.ready_seconds, m.compute_seconds, m.optimizer_seconds};
+  profiled_ = generation_;  // one of each group
+  steps_->add_profile(std::move(p));
+  not_profiled_.clear();
+}
+
+bool Job::measures_first() const {
+  return open() && not_profiled_.empty() && !steps_->model();
 }
 
 void Job::on_set(const std::string& name, const StoreSet& m) {
@@ -305,21 +356,22 @@ std::optional<Time> Job::next_tick() const {
 
 // Returns the batch with the best goodput of so many workers, if it is clearly better than the
 // present one. Until steps and the noise scale were measured, the present one stays.
-int Job::choose_batch(int workers) {
+int Job::choose_batch(const Workers& workers) {
   const int now = std::max(batch_, settings_.batch.least);
-  const std::optional<StepModel>& model = steps_.model();
-  if (settings_.batch.most <= settings_.batch.least || !model || noise_ <= 0) return now;
+  const std::optional<StepModel>& model = steps_->model();
+  const double phi = noise();
+  if (settings_.batch.most <= settings_.batch.least || !model || phi <= 0) return now;
   const auto goodput = [&](int batch) {
-    const double local = std::ceil(static_cast<double>(batch) / workers);
-    return batch / step_seconds(*model, {.count = workers}, local) *
-           efficiency(noise_, batch, settings_.batch.least);
+    const double local = std::ceil(static_cast<double>(batch) / workers.count);
+    return batch / step_seconds(*model, workers, local) *
+           efficiency(phi, batch, settings_.batch.least);
   };
-  const BatchChoice best = best_batch(*model, {.count = workers}, noise_, settings_.batch);
+  const BatchChoice best = best_batch(*model, workers, phi, settings_.batch);
   if (best.batch == 0 || best.batch == now || best.goodput < kBetterBy * goodput(now)) return now;
   char text[160];
   std::snprintf(text, sizeof text,
-                "Of %d workers at noise scale %.0f, %d has %.2f times the goodput of %d.", workers,
-                noise_, best.batch, best.goodput / goodput(now), now);
+                "Of %d workers at noise scale %.0f, %d has %.2f times the goodput of %d.",
+                workers.count, phi, best.batch, best.goodput / goodput(now), now);
   batch_reason_ = text;
   return best.batch;
 }
@@ -327,7 +379,7 @@ int Job::choose_batch(int workers) {
 void Job::adapt(Time now) {
   if (halting_ || now - adapted_ < settings_.adapt_every) return;
   adapted_ = now;
-  const int batch = choose_batch(workers());
+  const int batch = choose_batch(size_of(members_));
   if (batch != batch_) send(members_.front(), Adapt{batch});  // rank 0 tells the others
 }
 
@@ -378,6 +430,15 @@ int Job::workers() const {
   }));
 }
 
+Workers Job::size_of(const std::vector<std::string>& group) const {
+  std::set<std::string> nodes;
+  for (const std::string& name : group) {
+    const auto worker = workers_.find(name);
+    nodes.insert(worker != workers_.end() ? worker->second.node : "");
+  }
+  return {.count = static_cast<int>(group.size()), .nodes = static_cast<int>(nodes.size())};
+}
+
 void Job::settle(Time now) {
   const std::vector<std::string> names = wanted();
   const int members = workers();
@@ -402,6 +463,8 @@ void Job::settle(Time now) {
 void Job::halt(std::string why, Time now) {
   halting_ = true;
   halted_ = now;
+  if (why == "crash" && measures_first())
+    not_profiled_ = "the first group lost a worker before its steps were measured";
   next_ = {.before = workers(), .why = std::move(why)};
   for (const auto& [name, w] : workers_)
     if (w.state == State::kMember) send(name, Halt{generation_});
@@ -438,7 +501,7 @@ void Job::form(const std::vector<std::string>& names, Time now) {
   const int64_t newest = workers_.at(names.front()).step;
   bool differ = newest < 0 && world > 1;
   for (const std::string& n : names) differ = differ || workers_.at(n).step != newest;
-  batch_ = std::max(choose_batch(world), world);
+  batch_ = std::max(choose_batch(size_of(names)), world);
   next_.generation = generation_;
   next_.after = world;
   next_.stopping = next_.why == "start" ? Nanos(0) : stopped_ - halted_;
@@ -465,7 +528,13 @@ JobStatus status_of(const Job& job) {
   s.base_batch = job.settings().job.batch;
   s.noise = job.noise();
   s.step = job.step_model();
+  if (job.profile() != nullptr) s.profile = *job.profile();
+  s.profiled = job.profiled();
+  s.planned_by_profile = job.planned_by_profile();
+  s.not_profiled = job.not_profiled();
+  s.measures_first = job.measures_first();
   s.progress = job.progress();
+  s.reported = job.reported();
   s.checkpoint = job.newest_checkpoint();
   s.model = job.model();
   s.stragglers = job.stragglers();

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -38,6 +39,7 @@ struct JobSettings {
   Nanos stop_patience = Seconds(60);    // of a member, once another has lost the group
   Nanos adapt_every = Seconds(10);      // between two changes of the batch within a generation
   std::optional<Saved> resume;          // the newest checkpoint
+  std::shared_ptr<StepHistory> steps;   // that jobs of its model share; null: its own
   bool script = false;                  // its workers state their learning rate, or have none
   bool finished = false;                // it was before
   int64_t samples = 0;                  // of an epoch, of one that was; 0: not known
@@ -74,6 +76,8 @@ class Job {
   std::vector<Outgoing> give_up(const std::string& worker, std::string why, Time now);
   // Each returns what is to be sent, in order. A worker whose name is in use is refused.
   std::vector<Outgoing> hello(const Hello& hello, Time now);
+  // On which node that worker is, which has said hello. Those that are not placed are on one node.
+  void place(const std::string& worker, std::string node);
   std::vector<Outgoing> receive(const std::string& worker, const WorkerMessage& m, Time now);
   std::vector<Outgoing> closed(const std::string& worker, Time now);
   std::vector<Outgoing> tick(Time now);
@@ -83,6 +87,7 @@ class Job {
   JobPhase phase() const { return phase_; }
   const std::string& trouble() const { return trouble_; }
   const std::optional<Progress>& progress() const { return progress_; }
+  Time reported() const { return reported_; }   // when that came
   int64_t samples() const { return samples_; }  // of the data set; 0: not read yet
   int64_t generation() const { return generation_; }
   int workers() const;  // with a rank, in a group that has formed
@@ -93,9 +98,22 @@ class Job {
   int batch() const { return batch_; }
   // Why the batch is what it is, a sentence.
   const std::string& batch_reason() const { return batch_reason_; }
-  // Of its measured steps; nullopt before the first.
-  const std::optional<StepModel>& step_model() const { return steps_.model(); }
-  double noise() const { return noise_; }  // φ, as last reported; 0: never
+  // Of its measured steps, and before these by its profile; nullopt before both.
+  const std::optional<StepModel>& step_model() const { return steps_->model(); }
+  // How a step of its model passes; nullptr: no group of its jobs was profiled yet.
+  const GroupProfile* profile() const { return steps_->profile(); }
+  // Since when it has one; at the earliest, since it was added.
+  Time profiled() const {
+    return profile() != nullptr ? std::max(added_, steps_->profiled_since()) : Time();
+  }
+  // Whether the step model rests on the profile, too.
+  bool planned_by_profile() const { return steps_->uses_profile(); }
+  // Why the job's first group was not profiled; empty: it was, or will be.
+  const std::string& not_profiled() const { return not_profiled_; }
+  // Whether its first group is to give the profile, as nothing is known of its model's steps.
+  bool measures_first() const;
+  // φ, as last reported, else as other jobs of its model had it here; 0: unknown.
+  double noise() const { return noise_ > 0 ? noise_ : steps_->noise(part_done()); }
   // As rank 0 reported it; else the trainer's: linear in the batch. A script's is 0 until then.
   double learning_rate() const;
   const JobSettings& settings() const { return settings_; }
@@ -116,17 +134,20 @@ class Job {
     Time since{};          // in that state
     int64_t step = -1;     // of its parameters, when it last stopped
     bool leaving = false;  // it asked to leave
+    std::string node = {};
   };
   using Out = std::vector<Outgoing>;
 
   void on(const std::string& name, const WorkerMessage& m, Time now);
   void on_stopped(Worker& w, const Stopped& m, Time now);
   void on_progress(const Progress& m, Time now);
+  void on_profiled(const std::string& name, const Profiled& m, Time now);
   void give_up_expected(Time now);
   void give_up_hung(Time now);
   std::optional<Nanos> hung_after() const;
   void drop(const std::string& worker, std::string why);
-  int choose_batch(int workers);
+  int choose_batch(const Workers& workers);
+  Workers size_of(const std::vector<std::string>& group) const;
   void adapt(Time now);
   void on_set(const std::string& name, const StoreSet& m);
   void on_get(const std::string& name, const StoreGet& m);
@@ -134,6 +155,7 @@ class Job {
   bool open() const { return phase_ == JobPhase::kQueued || phase_ == JobPhase::kRunning; }
   std::vector<std::string> wanted() const;
   bool any(State s) const;
+  double part_done() const;                    // of all epochs
   bool possible(const JobPosition& at) const;  // a worker may state anything
   bool still_loading(Time now) const;
   int64_t newest_step() const;
@@ -150,6 +172,7 @@ class Job {
   Out take() { return std::exchange(out_, {}); }
 
   JobSettings settings_;
+  Time added_{};
   std::map<std::string, Worker> workers_;
   std::map<std::string, std::string> store_;               // of the newest generation
   size_t stored_ = 0;                                      // bytes in it
@@ -157,6 +180,7 @@ class Job {
   JobPhase phase_ = JobPhase::kQueued;
   std::string trouble_;
   int64_t generation_ = 0;
+  int64_t profiled_ = -1;  // the newest generation that reported its profile
   std::vector<std::string> members_;
   bool halting_ = false;
   Reform next_{.why = "start"};  // the change in progress
@@ -172,14 +196,17 @@ class Job {
   Time ticked_{};
   Time halted_{}, stopped_{};        // when it began, and when all had stopped
   bool first_step_missing_ = false;  // of the generation
+  Time first_step_{};                // when it was reported
   std::optional<Progress> progress_;
-  Time progressed_{};  // when that was reported, or the generation was formed
+  Time reported_{};    // when that was reported
+  Time progressed_{};  // the same, or when the generation was formed if that is later
   std::optional<Saved> saved_;
   std::string model_;
   int64_t samples_ = 0;
   int batch_ = 0;
   std::string batch_reason_ = "It is the least.";
-  StepHistory steps_;
+  std::shared_ptr<StepHistory> steps_;  // not null
+  std::string not_profiled_;
   double noise_ = 0;
   Time adapted_{};
   std::vector<Reform> reforms_;

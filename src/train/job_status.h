@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "model/training.h"
+#include "train/group_profile.h"
 #include "train/messages.h"
 
 namespace sluice::train {
@@ -41,7 +42,13 @@ struct JobStatus {
   std::string batch_reason;  // why the batch is what it is
   double noise = 0;          // φ; 0: unknown
   std::optional<StepModel> step;
+  std::optional<GroupProfile> profile;  // how a step of its model passes
+  Time profiled{};                      // since when the job has one
+  bool planned_by_profile = false;      // the step model rests on it, too
+  std::string not_profiled;             // why its first group was not; empty: it was, or will be
+  bool measures_first = false;          // its first group is to give the profile
   std::optional<Progress> progress;
+  Time reported{};  // when that came
   std::optional<Saved> checkpoint;
   std::string model;
   // Its folder is being prepared, or its results are being copied: no worker may start, and it is

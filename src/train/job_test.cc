@@ -317,6 +317,112 @@ TEST(Job, TheBatchFollowsTheGoodputAndSaysWhy) {
   EXPECT_EQ(play.adapted, 8);
 }
 
+// What one has measured is known of the next one from its first step on.
+TEST(Job, OneOfAKnownModelBeginsAtItsBestBatch) {
+  const auto steps = std::make_shared<StepHistory>();
+  JobSettings settings;
+  settings.job = {.epochs = 1, .batch = 8, .learning_rate = 0.1};
+  settings.batch = {.least = 8, .most = 512};
+  settings.steps = steps;
+  Play first(settings);
+  first.join("a");
+  EXPECT_EQ(first.job().batch(), 8);
+  first.say("a", Progress{.generation = 1, .batch = 8, .step_seconds = 9});
+  first.say("a", Progress{.generation = 1, .batch = 8, .step_seconds = 9});
+  EXPECT_FALSE(steps->model()) << "those of the first second are left to the profile";
+  first.advance(Seconds(1));
+  for (const int batch : {8, 64})
+    first.say(
+        "a",
+        Progress{
+            .generation = 1, .batch = batch, .step_seconds = 0.1 + 0.001 * batch, .noise = 500});
+  first.say("a", Progress{.generation = 1, .batch = 64, .step_seconds = 0.164, .noise = 500});
+  ASSERT_TRUE(steps->model());
+  Play second(settings);
+  EXPECT_EQ(second.job().noise(), 500);
+  EXPECT_TRUE(second.job().step_model());
+  second.join("a");
+  EXPECT_GT(second.job().batch(), 64);
+}
+
+Profiled profiled(int64_t generation) {
+  return {generation, 8, 5, {4e6}, {0.1}, {0.02}, 0.1, 0.01};
+}
+
+TEST(Job, ItsFirstGroupIsProfiledAndOthersOfItsModelAreNotMeasuredAgain) {
+  JobSettings s = settings();
+  s.steps = std::make_shared<StepHistory>();
+  Play play(s), second(s);
+  play.join("a"), play.join("b");
+  play.stop_members();
+  EXPECT_TRUE(play.job().measures_first());
+  const int64_t generation = play.job().generation();
+  Profiled wrong = profiled(generation);
+  wrong.batch = 0;
+  play.say("a", wrong);
+  wrong = profiled(generation);
+  wrong.sum_seconds.assign(wrong.sum_seconds.size(), 1e300);
+  play.say("a", wrong);
+  wrong = profiled(generation);
+  wrong.bytes.assign(wrong.bytes.size(), 1e300);
+  play.say("a", wrong);
+  play.say("b", profiled(generation));  // it is not rank 0
+  play.say("a", profiled(generation - 1));
+  EXPECT_TRUE(play.job().measures_first());
+  play.say("a", profiled(generation));
+  for (Job* job : {&play.job(), &second.job()}) {
+    EXPECT_FALSE(job->measures_first());
+    ASSERT_NE(job->profile(), nullptr);
+    EXPECT_EQ(job->profile()->workers.count, 2);
+    EXPECT_TRUE(job->planned_by_profile());
+    EXPECT_TRUE(job->step_model());
+  }
+  EXPECT_EQ(status_of(second.job()).profile->batch, 8);
+  const Time known = play.job().profiled();
+  play.advance(Seconds(5));
+  Profiled again = profiled(generation);
+  again.batch = 16;
+  play.say("a", again);
+  EXPECT_EQ(play.job().profile()->batch, 8) << "a group reports once";
+  EXPECT_EQ(play.job().profiled(), known);
+}
+
+TEST(Job, WhoseFirstGroupIsNotProfiledSaysWhyAndGoesOn) {
+  Play play(settings());
+  play.join("a"), play.join("b");
+  play.stop_members();
+  EXPECT_TRUE(play.job().measures_first());
+  play.die("b");
+  EXPECT_FALSE(play.job().measures_first());
+  EXPECT_EQ(play.job().not_profiled(),
+            "the first group lost a worker before its steps were measured");
+  play.stop_members();
+  play.say("a", profiled(play.job().generation()));
+  EXPECT_EQ(play.job().not_profiled(), "");
+  JobSettings script = settings();
+  script.script = true;
+  EXPECT_FALSE(Play(script).job().measures_first());
+}
+
+// Sums across nodes are not those within one.
+TEST(Job, TheStepsOfWorkersOnSeveralNodesAreKeptApart) {
+  JobSettings settings;
+  settings.job = {.epochs = 1, .batch = 8, .learning_rate = 0.1};
+  settings.batch = {.least = 8, .most = 8};
+  Play play(settings);
+  play.hello("a"), play.hello("b");
+  play.job().place("a", "n0");
+  play.job().place("b", "n1");
+  play.load("a"), play.load("b");
+  for (int i = 0; i < 3; ++i) {
+    play.say("a", Progress{.generation = 1, .batch = 8, .step_seconds = 1, .wait_seconds = 0.6});
+    play.advance(Seconds(1));
+  }
+  ASSERT_TRUE(play.job().step_model());
+  EXPECT_LT(step_seconds(*play.job().step_model(), {.count = 2, .nodes = 1}, 4), 0.6);
+  EXPECT_NEAR(step_seconds(*play.job().step_model(), {.count = 2, .nodes = 2}, 4), 1, 0.1);
+}
+
 TEST(Job, ATroubleEndsItAndItsWorkersLeave) {
   Play play(settings());
   play.join("a"), play.join("b");

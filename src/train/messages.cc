@@ -1,5 +1,6 @@
 #include "train/messages.h"
 
+#include <algorithm>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -26,6 +27,8 @@ class Writer {
     out_[key] = value;
   }
   void text(const char* key, std::string& value, size_t = 0) { out_[key] = value; }
+  void buckets(const char* key, std::vector<double>& values) { out_[key] = values; }
+  void check(const Profiled&) {}
 
  private:
   json& out_;
@@ -52,6 +55,27 @@ class Reader {
   void operator()(const char* key, double& value) {
     value = f_.number(key, value, -kMostDouble, kMostDouble);
   }
+  // Of buckets: finite numbers from 0 on. A job's program may write anything.
+  void buckets(const char* key, std::vector<double>& values) {
+    const json* list = f_.child(key);
+    if (list == nullptr || !list->is_array() || list->size() > kMostProfiledBuckets)
+      return f_.fail(key, "is no list of at most " + std::to_string(kMostProfiledBuckets));
+    for (const json& item : *list) {
+      const double value = item.is_number() ? item.get<double>() : -1;
+      if (!(value >= 0 && value <= kMostDouble)) return f_.fail(key, "has no number from 0 on");
+      values.push_back(value);
+    }
+  }
+  // Refuses what no step can have been.
+  void check(const Profiled& m) {
+    if (m.bytes.empty() || m.ready_seconds.size() != m.bytes.size() ||
+        m.sum_seconds.size() != m.bytes.size())
+      return f_.fail("ready_seconds", "has not one number for each bucket");
+    if (!std::ranges::is_sorted(m.ready_seconds)) return f_.fail("ready_seconds", "descends");
+    if (!(m.compute_seconds > 0 && m.compute_seconds >= m.ready_seconds.back()))
+      return f_.fail("compute_seconds", "is not the end of computation");
+    if (!(m.optimizer_seconds >= 0)) f_.fail("optimizer_seconds", "is below 0");
+  }
 
  private:
   Fields& f_;
@@ -68,6 +92,7 @@ SLUICE_MESSAGE(Hello, "hello");
 SLUICE_MESSAGE(Loaded, "loaded");
 SLUICE_MESSAGE(Stopped, "stopped");
 SLUICE_MESSAGE(Progress, "progress");
+SLUICE_MESSAGE(Profiled, "profiled");
 SLUICE_MESSAGE(Saved, "saved");
 SLUICE_MESSAGE(Leaving, "leaving");
 SLUICE_MESSAGE(Finished, "finished");
@@ -105,6 +130,14 @@ void fields(V&& v, Progress& m) {
   v("step_seconds", m.step_seconds), v("wait_seconds", m.wait_seconds);
   v("samples_per_second", m.samples_per_second), v("learning_rate", m.learning_rate);
   v.text("trouble", m.trouble);
+}
+template <class V>
+void fields(V&& v, Profiled& m) {
+  v("generation", m.generation), v("batch", m.batch), v("steps", m.steps);
+  v.buckets("bytes", m.bytes), v.buckets("ready_seconds", m.ready_seconds);
+  v.buckets("sum_seconds", m.sum_seconds), v("compute_seconds", m.compute_seconds);
+  v("optimizer_seconds", m.optimizer_seconds);
+  v.check(m);
 }
 template <class V>
 void fields(V&& v, Saved& m) {

@@ -18,6 +18,7 @@ namespace sluice::train {
 // 2: other parts of a step; workers of two versions in one group would use samples twice. Pings.
 inline constexpr int kProtocolVersion = 2;
 inline constexpr size_t kLongestMessage = 64 * 1024;
+inline constexpr size_t kMostProfiledBuckets = 64;
 
 // ---- from a worker -----------------------------------------------------------------------------
 
@@ -52,6 +53,18 @@ struct Progress {
   double noise = 0;               // φ; 0: unknown
   std::string trouble;            // with a checkpoint; empty: none
 };
+// How a step of that group passes, by its first ones: from rank 0, once a group.
+struct Profiled {
+  int64_t generation = 0;
+  int batch = 0;  // of a step, over all ranks
+  int steps = 0;  // that were measured
+  // By bucket of gradients, in the order of the backward pass; see kMostProfiledBuckets.
+  std::vector<double> bytes;
+  std::vector<double> ready_seconds;  // when they are complete, from the step's begin; ascending
+  std::vector<double> sum_seconds;    // their all-reduce; 0 in a group of one
+  double compute_seconds = 0;         // from the step's begin to the end of the backward pass
+  double optimizer_seconds = 0;
+};
 struct Saved {
   JobPosition at;
   std::string path;
@@ -77,8 +90,8 @@ struct StoreGet {  // answered by StoreValue once it is set
 };
 struct Pong {};  // the answer to Ping, at once, also from the midst of a step
 
-using WorkerMessage = std::variant<Hello, Loaded, Stopped, Progress, Saved, Leaving, Finished,
-                                   Failed, StoreSet, StoreGet, Pong>;
+using WorkerMessage = std::variant<Hello, Loaded, Stopped, Progress, Profiled, Saved, Leaving,
+                                   Finished, Failed, StoreSet, StoreGet, Pong>;
 
 // ---- from the controller -----------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 namespace sluice::train {
 namespace {
@@ -16,6 +17,7 @@ TEST(Messages, AreReadAsWritten) {
       Loaded{100, 4},
       Stopped{3, 41, "lost"},
       Progress{3, {41, 2, 7}, 0.5, 64, 0.01, 0.002, 1e4, 0.1, 120, "full"},
+      Profiled{3, 64, 5, {4e6, 100}, {0.25, 0.5}, {0.125, 0.25}, 0.75, 0.0625},
       Saved{{41, 2, 7}, "/c", 12, 0.5},
       Leaving{},
       Finished{41, "/m.pt"},
@@ -59,6 +61,32 @@ TEST(Messages, AFaultIsNamed) {
     ASSERT_FALSE(read.ok()) << line;
     EXPECT_THAT(read.error().message, HasSubstr(why));
   }
+}
+
+// A profile is of a user's program: what no step can have been is refused.
+TEST(Messages, AProfileThatNoStepHasIsRefused) {
+  const Profiled good{1, 8, 5, {4, 4}, {0.1, 0.2}, {0, 0}, 0.3, 0};
+  const std::pair<std::function<void(Profiled&)>, const char*> cases[] = {
+      {[](Profiled& p) { p.bytes = {}, p.ready_seconds = {}, p.sum_seconds = {}; }, "each bucket"},
+      {[](Profiled& p) { p.sum_seconds.pop_back(); }, "each bucket"},
+      {[](Profiled& p) { p.bytes.assign(kMostProfiledBuckets + 1, 1); }, "bytes: is no list"},
+      {[](Profiled& p) { p.bytes[0] = -4; }, "bytes: has no number"},
+      {[](Profiled& p) { p.sum_seconds[1] = std::nan(""); }, "sum_seconds: has no number"},
+      {[](Profiled& p) { p.ready_seconds[0] = 0.25; }, "ready_seconds: descends"},
+      {[](Profiled& p) { p.compute_seconds = 0.15; }, "compute_seconds"},
+      {[](Profiled& p) { p.compute_seconds = std::nan(""); }, "compute_seconds"},
+      {[](Profiled& p) { p.optimizer_seconds = -1; }, "optimizer_seconds"},
+      {[](Profiled& p) { p.batch = -8; }, "batch"}};
+  EXPECT_TRUE(worker_message_from(to_line(good)).ok());
+  for (const auto& [spoil, why] : cases) {
+    Profiled bad = good;
+    spoil(bad);
+    const auto read = worker_message_from(to_line(bad));
+    ASSERT_FALSE(read.ok()) << to_line(bad);
+    EXPECT_THAT(read.error().message, HasSubstr(why));
+  }
+  EXPECT_FALSE(worker_message_from(R"({"kind":"profiled","bytes":{"a":1}})").ok());
+  EXPECT_FALSE(worker_message_from(R"({"kind":"profiled","bytes":[1e999]})").ok());
 }
 
 TEST(Messages, AWorkersTextCommandsNoTerminal) {

@@ -13,6 +13,7 @@
 #include "train/arrays.h"
 #include "train/checkpoints.h"
 #include "train/group.h"
+#include "train/group_profile.h"
 #include "train/link.h"
 #include "train/module.h"
 
@@ -52,6 +53,7 @@ class Trainer {
   Result<void> begin(const Form& form, Group& group);
   std::optional<End> step(const Form& form, Group& group);
   Result<void> backward(const SampleRange& all, Group& group, int64_t generation);
+  void profile(const Form& form, const Group& group, int samples);
   void report(const Form& form, double loss, Nanos whole, Nanos waited);
   void learn_noise(const SampleRange& all, int world);
   std::span<const uint32_t> part_of(const SampleRange& all, int rank, int world);
@@ -76,7 +78,10 @@ class Trainer {
   std::vector<uint32_t> order_;
   int64_t order_of_ = -1;  // epoch
   NoiseScale noise_;
-  double own_square_ = 0;  // |g_i|² of this step, times (b_i ÷ M)²
+  double own_square_ = 0;   // |g_i|² of this step, times (b_i ÷ M)²
+  FirstSteps first_steps_;  // of the generation
+  Time first_begun_{}, step_begun_{};
+  MeasuredStep measured_;  // this step
   std::string trouble_;
 
   Time saved_{}, reported_{};
@@ -205,7 +210,7 @@ void Trainer::take_part(const Form& form) {
 }
 
 Trainer::End Trainer::generation(const Form& form) {
-  Result<std::unique_ptr<Group>> group = Group::form(link_, form);
+  Result<std::unique_ptr<Group>> group = Group::form(link_, form, clock_);
   if (!group.ok()) {
     log::info("generation {}: {}", form.generation, group.error().message);
     return End::kLost;
@@ -216,6 +221,8 @@ Trainer::End Trainer::generation(const Form& form) {
     fail(begun.error().message, true);
     return End::kFailed;
   }
+  first_steps_ = {};
+  first_begun_ = clock_.now();
   while (at_.epoch < job_.epochs) {
     leave_is_overdue();
     if (const auto end = step(form, **group)) return *end;
@@ -256,7 +263,7 @@ Result<void> Trainer::begin(const Form& form, Group& group) {
 
 // One step of all ranks. Returns nullopt if another one follows in this generation.
 std::optional<Trainer::End> Trainer::step(const Form& form, Group& group) {
-  const Time begun = clock_.now();
+  const Time begun = step_begun_ = clock_.now();
   const SampleRange all = step_range(at_, batch_, data_->samples());
   if (at_.sample == 0)
     if (const auto same = data_->check_unchanged(); !same.ok()) {
@@ -290,6 +297,9 @@ std::optional<Trainer::End> Trainer::step(const Form& form, Group& group) {
       fail(taken.error().message + "; step " + std::to_string(at_.step) + " was not taken", false);
     return End::kFailed;
   }
+  measured_.compute = seconds(computed - begun);
+  measured_.optimizer = seconds(clock_.now() - summed);
+  if (form.rank == 0 && first_steps_.open()) profile(form, group, static_cast<int>(all.count()));
   learn_noise(all, form.world);
   at_ = after(at_, all, data_->samples());
   samples_ += all.count();
@@ -314,7 +324,9 @@ Result<void> Trainer::backward(const SampleRange& all, Group& group, int64_t gen
   module_->seed(job_.seed + static_cast<uint64_t>(at_.step) * 1024 +
                 static_cast<uint64_t>(group.rank()));
   own_square_ = 0;
+  measured_.ready.clear();
   return module_->backward(mine, weight, [&](size_t bucket, double loss) {
+    measured_.ready.push_back(seconds(clock_.now() - step_begun_));
     if (norms) own_square_ += module_->square_of_gradients(bucket);
     if (bucket + 1 == module_->buckets()) {
       const std::span<float> slots = module_->slots();
@@ -346,6 +358,19 @@ void Trainer::learn_noise(const SampleRange& all, int world) {
                   .small_square = module_->slots()[kSquare]};
   for (size_t b = 0; b < module_->buckets(); ++b) n.big_square += module_->square_of_gradients(b);
   noise_.add(n);
+}
+
+// Counts this step among the generation's first, and reports their profile once.
+void Trainer::profile(const Form& form, const Group& group, int samples) {
+  std::vector<double> bytes;
+  for (size_t b = 0; b < module_->buckets(); ++b)
+    bytes.push_back(static_cast<double>(module_->gradients(b).size_bytes()));
+  measured_.sums = group.seconds_of_operations();
+  measured_.sums.resize(bytes.size());
+  auto profiled = first_steps_.add(measured_, bytes, samples, clock_.now() - first_begun_);
+  if (!profiled) return;
+  profiled->generation = form.generation;
+  (void)link_->send(*profiled);
 }
 
 void Trainer::report(const Form& form, double loss, Nanos whole, Nanos waited) {

@@ -107,4 +107,8 @@ void let_go_of_all(MachineState& state, std::uint32_t process, int memory_file) 
   }
 }
 
+void free_all_unheld(MachineState& state, int memory_file) {
+  for (std::uint32_t id = 0; id < kAllocations; ++id) free_unheld(state, id, memory_file);
+}
+
 }  // namespace sluice::emulator

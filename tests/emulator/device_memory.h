@@ -27,5 +27,7 @@ bool hold(MachineState& state, std::uint32_t process, std::uint32_t allocation);
 // Removes a holder; the last one's removal frees the allocation, and its pages of the file.
 void let_go(MachineState& state, std::uint32_t process, std::uint32_t allocation, int memory_file);
 void let_go_of_all(MachineState& state, std::uint32_t process, int memory_file);
+// Frees what has no holder: a process was killed after its removal and before this.
+void free_all_unheld(MachineState& state, int memory_file);
 
 }  // namespace sluice::emulator

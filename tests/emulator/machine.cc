@@ -168,6 +168,7 @@ Machine::Lock::~Lock() {
 // A process was killed inside the lock.
 void Machine::repair() {
   for (std::uint32_t i = 0; i < state_->spec.devices; ++i) state_->devices[i].repair();
+  free_all_unheld(*state_, memory_);
 }
 
 bool Machine::wait(const std::function<bool(MachineState&)>& done) {

@@ -111,6 +111,18 @@ TEST_F(MachineTest, AKilledProcessLeavesItsMemoryToTheNextWhoLooks) {
   EXPECT_NE(allocate(*lock, 0, me, 64 * kMib), DeviceModel::kNone);
 }
 
+TEST_F(MachineTest, KilledWhileItFreesItsMemoryIsFreed) {
+  auto machine = open("memory_mib=64 clock=virtual");
+  ended(child([&] {
+    const auto me = machine->join(1000);
+    Machine::Lock lock(*machine);
+    allocate(*lock, 0, me, 64 * kMib);
+    for (Holding& h : lock->holdings) h.used = false;
+    raise(SIGKILL);  // before the allocation itself is free
+  }));
+  EXPECT_EQ(memory_in_use(*machine, 0), 0U);
+}
+
 TEST_F(MachineTest, WhatAnotherHoldsOutlivesItsOwner) {
   auto machine = open("memory_mib=64 clock=virtual");
   const auto me = machine->join(1000);

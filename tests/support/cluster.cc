@@ -78,7 +78,7 @@ std::vector<Action> ClusterFixture::decide() {
   if (!recorded)
     for (Bundle& b : table)
       if (b.settings.is<HasGpuSettings>()) b.settings = Settings(config);
-  return policy::decide(now, {bundle}, predictor, memories, random, table);
+  return policy::decide(now, {bundle, {}, plan, loans}, predictor, memories, random, table);
 }
 
 const std::vector<Action>& ClusterFixture::tick(Nanos after) {

@@ -87,6 +87,8 @@ class ClusterFixture {
   HasGpuSettings config;  // of all bundles with such settings, …
   bool recorded = false;  // … unless their own settings count
   std::string bundle = "has-gpu";
+  std::string plan;  // the platform's
+  LoanRules loans;
   Memories memories;
   Random random{1};
 

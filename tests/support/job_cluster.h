@@ -33,7 +33,7 @@ class JobCluster : public ClusterFixture {
     v.spec.kind = TrainingSpec{.epochs = 10, .min_workers = shape.least, .max_workers = shape.most};
     v.spec.priority = shape.priority;
     v.spec.memory = shape.memory;
-    v.job = JobView{.submitted = Time(Seconds(++submitted_))};
+    v.job = JobView{.submitted = now.now + Seconds(++submitted_) - Seconds(60)};
     return v;
   }
   JobView& state(const std::string& name) { return *view(name).job; }

@@ -63,6 +63,7 @@ struct Sieged {
   json seen = json::object();       // the job in the last listing
   Time changed{};                   // when it last differed from the one before
   pid_t stopped = 0;                // a worker that is left stopped
+  fs::path damaged;                 // its checkpoint that was damaged last
   std::optional<int64_t> attacked;  // its step at the last event; nullopt: it has gone on since
 };
 
@@ -115,7 +116,7 @@ class TrainingAttacker {
   // Asks again while the control process is away.
   Result<void> in_time(const std::string& what, const std::function<Result<void>()>& ask) {
     for (const Time give_up = clock_.now() + kSilent;; ::usleep(100'000)) {
-      const Result<void> outcome = ask();
+      Result<void> outcome = ask();
       if (outcome.ok()) return outcome;
       if (clock_.now() > give_up) return within(what, outcome.error());
     }
@@ -216,9 +217,10 @@ class TrainingAttacker {
       models_.push_back(kept);
       return;
     }
+    const fs::path last = part_of(job.seen, "checkpoint").value("path", "");
+    if (last == job.damaged) return;  // after its end, which was not seen yet
     std::vector<float> found(kSamples);
-    std::ifstream in(part_of(job.seen, "checkpoint").value("path", "") + "/state",
-                     std::ios::binary);
+    std::ifstream in(last / "state", std::ios::binary);
     if (!in.read(reinterpret_cast<char*>(found.data()), kSamples * sizeof(float)))
       return wrong(job, "its last checkpoint cannot be read");
     const std::vector<double> right = undisturbed();
@@ -382,7 +384,7 @@ class TrainingAttacker {
   }
 
   // Of a job with an older checkpoint, from which it can go on.
-  bool damage(const Sieged& job) {
+  bool damage(Sieged& job) {
     const fs::path newest = part_of(job.seen, "checkpoint").value("path", "");
     std::error_code fault;
     int others = 0;
@@ -406,6 +408,7 @@ class TrainingAttacker {
       default:
         fs::remove(manifest, fault);
     }
+    job.damaged = newest;
     return !fault;
   }
 

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "base/secret.h"
 #include "base/words.h"
 #include "control/api/device_names.h"
+#include "control/api/history.h"
 #include "control/api/listings.h"
 #include "control/api/metrics.h"
+#include "control/api/plan_listings.h"
 #include "control/api/scrape_targets.h"
 #include "control/spec/function_file.h"
 #include "wire/json/json.h"
@@ -55,6 +58,9 @@ std::optional<wire::HttpResponse> Api::refusal(const wire::HttpHead& head) const
   const std::string_view bearer(field.data(), field.size());
   if (token_.empty() || (bearer.starts_with("Bearer ") && same_secret(bearer.substr(7), token_)))
     return std::nullopt;
+  // A proxy, such as that of Kubernetes' API server, takes the other one for itself.
+  const auto own = head["X-Sluice-Token"];
+  if (same_secret(std::string_view(own.data(), own.size()), token_)) return std::nullopt;
   return wire::error_response(401, "the platform's token is wanted: Authorization: Bearer …");
 }
 
@@ -77,11 +83,16 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
   if (path.size() < 2 || path[0] != "v1") return missing;
   const std::string& kind = path[1];
   if (method == verb::get && path.size() == 2) {
-    if (kind == "functions") return function_rows(control_, wall);
+    if (kind == "functions")
+      return target.get("brief") == "1" ? brief_function_rows(control_, wall)
+                                        : function_rows(control_, wall);
     if (kind == "revisions") return revision_rows(control_, target.get("function"));
     if (kind == "instances") return instance_rows(control_, wall);
     if (kind == "devices") return device_rows(control_, wall);
+    if (kind == "nodes") return node_rows(control_, wall);
+    if (kind == "plans") return plan_rows(control_, wall);
     if (kind == "decisions") return decisions(target);
+    if (kind == "history") return history(control_, target.get("after"));
     if (kind == "report") return control::report(control_);
     if (kind == "status") return control::status(control_);
     if (kind == "profiles") {
@@ -123,6 +134,20 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
       return json{
           {"function", to_string(name)}, {"revision", back.revision}, {"assumed", back.assumed}};
     }
+    if (path.size() == 5 && path[4] == "checkpoints" && method == verb::get)
+      return checkpoint_rows(control_, name);
+    if (path.size() == 5 && path[4] == "resume" && method == verb::post &&
+        !request.body().empty()) {
+      SLUICE_ASSIGN(body, wire::parse_json(request.body()));
+      wire::Fields f(body, "resume");
+      constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+      SLUICE_ASSIGN(step, f.finish(f.integer("from", -1, 0, kMost)));
+      if (step < 0)
+        SLUICE_TRY(requests_.set_paused(name, false, wall));
+      else
+        SLUICE_TRY(requests_.resume_from(name, step, wall));
+      return json{{"function", to_string(name)}, {"paused", false}, {"from", step}};
+    }
     if (path.size() == 5 && (path[4] == "pause" || path[4] == "resume") && method == verb::post) {
       SLUICE_TRY(requests_.set_paused(name, path[4] == "pause", wall));
       return json{{"function", to_string(name)}, {"paused", path[4] == "pause"}};
@@ -140,11 +165,14 @@ Result<json> Api::route(const wire::HttpRequest& request, const wire::Target& ta
       return out;
     }
   }
-  if (kind == "devices" && path.size() == 4 && method == verb::post &&
-      (path[3] == "drain" || path[3] == "undrain")) {
-    SLUICE_ASSIGN(device, device_named(control_.seen().devices, path[2]));
-    SLUICE_TRY(requests_.set_drained(device, path[3] == "drain", wall));
-    return json{{"device", device}, {"drained", path[3] == "drain"}};
+  if (kind == "devices" && path.size() >= 4 && method == verb::post &&
+      (path.back() == "drain" || path.back() == "undrain")) {
+    std::string named = path[2];  // of a cluster's: NODE/DEVICE
+    for (size_t k = 3; k + 1 < path.size(); ++k) named += "/" + path[k];
+    const bool drains = path.back() == "drain";
+    SLUICE_ASSIGN(device, device_named(control_.seen().devices, named));
+    SLUICE_TRY(requests_.set_drained(device, drains, wall));
+    return json{{"device", device}, {"drained", drains}};
   }
   return missing;
 }
@@ -158,9 +186,13 @@ bool Api::is_apply(const wire::HttpRequest& request) {
 Result<Api::FunctionsRead> Api::read_functions(const wire::HttpRequest& request,
                                                Models& models) const {
   SLUICE_ASSIGN(target, wire::parse_target(request.target()));
+  const bool for_cluster = target.get("place") == "cluster";
+  const std::string home = target.get("home", home_);
   const FileContext context{.file = target.get("file", "-"),
                             .folder = target.get("folder"),
-                            .home = target.get("home", home_)};
+                            .home = home,
+                            .models = for_cluster ? "" : folder_of_models(home),
+                            .for_cluster = for_cluster};
   FunctionsRead read;
   SLUICE_ASSIGN(specs, parse_functions(request.body(), context,
                                        [&](ModelSpec& model) { return models.check(model); }));
@@ -208,11 +240,16 @@ Result<json> Api::applied(const wire::HttpRequest& request, const Result<Functio
 
 Result<json> Api::decisions(const wire::Target& target) const {
   SLUICE_ASSIGN(limit, to_int(target.get("limit"), "limit", 50));
+  SLUICE_ASSIGN(after, to_int(target.get("after"), "after", 0));
   const std::string of = target.get("function");
+  if (!target.get("after").empty())  // numbers have few gaps, if any: no more than these are later
+    limit = static_cast<int>(std::clamp<int64_t>(control_.decisions().newest() - after, 0, limit));
+  if (limit == 0) return json::array();
   SLUICE_ASSIGN(found, control_.journal().decisions(
                            of.empty() ? std::nullopt : std::optional(function_name(of)), limit));
   json out = json::array();
-  for (const Decision& d : found) out.push_back(to_json(d));
+  for (const Decision& d : found)
+    if (d.number > after) out.push_back(to_json(d));
   return out;
 }
 

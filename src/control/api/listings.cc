@@ -1,7 +1,11 @@
 #include "control/api/listings.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "control/routes.h"
 #include "control/spec/function_text.h"
@@ -50,11 +54,34 @@ struct Holding {
   Bytes memory = 0;
 };
 
-Holding holding_of(const Control& control, const FunctionName& name) {
-  Holding h;
+// A function's instances, as observed.
+using Instances = std::vector<const ObservedInstance*>;
+
+Instances instances_of(const Control& control, const FunctionName& name) {
+  Instances out;
+  for (const ObservedInstance& o : control.seen().instances)
+    if (o.instance.function == name) out.push_back(&o);
+  return out;
+}
+
+// For a listing of all functions: instances_of() each of them would take the square of the time.
+std::map<FunctionName, Instances> instances_by_function(const Control& control) {
+  std::map<FunctionName, Instances> out;
+  auto at = out.end();  // neighbours are mostly of one function
   for (const ObservedInstance& o : control.seen().instances) {
+    if (at == out.end() || at->first != o.instance.function)
+      at = out.try_emplace(o.instance.function).first;
+    at->second.push_back(&o);
+  }
+  return out;
+}
+
+Holding holding_of(const Instances& instances) {
+  Holding h;
+  for (const ObservedInstance* observed : instances) {
+    const ObservedInstance& o = *observed;
     const Instance& i = o.instance;
-    if (i.function != name || i.state == InstanceState::kGone || o.foreign) continue;
+    if (i.state == InstanceState::kGone || o.foreign) continue;
     h.ready += i.state == InstanceState::kReady;
     h.starting += i.state == InstanceState::kStarting;
     h.draining += i.state == InstanceState::kDraining;
@@ -78,17 +105,15 @@ std::string file_without_token(FunctionSpec spec) {
   return text;
 }
 
-bool newest_ready(const Control& control, const FunctionName& name, const FunctionState& r) {
-  return std::ranges::any_of(control.seen().instances, [&](const ObservedInstance& o) {
-    return o.instance.function == name && o.instance.revision == r.stored.newest &&
-           o.instance.state == InstanceState::kReady;
+bool newest_ready(const Instances& instances, const FunctionState& r) {
+  return std::ranges::any_of(instances, [&](const ObservedInstance* o) {
+    return o->instance.revision == r.stored.newest && o->instance.state == InstanceState::kReady;
   });
 }
 
 // Returns the revisions' current parts of the traffic, in percent.
-std::vector<std::pair<int, int>> split_of(const Control& control, const FunctionName& name,
-                                          const FunctionState& r) {
-  return traffic_split(r.stored, newest_ready(control, name, r));
+std::vector<std::pair<int, int>> split_of(const Instances& instances, const FunctionState& r) {
+  return traffic_split(r.stored, newest_ready(instances, r));
 }
 
 double slo_ms(const FunctionSpec& spec) {
@@ -101,6 +126,21 @@ json to_json(const train::Reform& r) {
           {"after", r.after},
           {"stopping_ms", millis(r.stopping)},
           {"forming_ms", millis(r.forming)}};
+}
+
+// How a step of the job's model passes. `after_s`: since its submission, when the plan knew it.
+json to_json(const train::GroupProfile& p, const train::JobStatus& s, Time submitted) {
+  return {{"workers", p.workers.count},
+          {"batch", p.batch},
+          {"steps", p.steps},
+          {"compute_ms", p.step.compute_seconds * 1000},
+          {"optimizer_ms", p.step.optimizer_seconds * 1000},
+          {"buckets", p.bytes.size()},
+          {"bytes", std::llround(std::accumulate(p.bytes.begin(), p.bytes.end(), 0.0))},
+          {"all_reduce_ms", train::all_reduce_time(p) * 1000},
+          {"overlap", train::overlap_of(p)},
+          {"after_s", std::max(0.0, seconds(s.profiled - submitted))},
+          {"predicts", s.planned_by_profile}};
 }
 
 // A job that has begun waits for devices again once it has none, and is stalled while its workers
@@ -156,6 +196,8 @@ json job_row(const FunctionState& f, const FunctionSpec& spec, int devices) {
                          {"alpha_r", s.step->alpha_r},
                          {"beta_r", s.step->beta_r},
                          {"gamma", s.step->gamma}};
+  if (s.profile) out["profile"] = to_json(*s.profile, s, f.submitted);
+  if (!s.profile && !s.not_profiled.empty()) out["not_profiled"] = s.not_profiled;
   if (s.checkpoint)
     out["checkpoint"] = {{"path", s.checkpoint->path},
                          {"step", s.checkpoint->at.step},
@@ -197,64 +239,79 @@ json variant_rows(const FunctionSpec& spec) {
   return out;
 }
 
-json row_of(const Control& control, const FunctionState& r, UnixMillis wall) {
+// What a status shows of a function. `oldest_ms`: oldest_stale_ms().
+json brief_row_of(const Control& control, const FunctionState& r, const Holding& held,
+                  UnixMillis oldest_ms) {
   const FunctionName& name = r.stored.name;
   const FunctionSpec& spec = spec_of(r.stored, r.stored.newest);
   const InferenceSpec inference = spec.is_inference() ? spec.inference() : InferenceSpec();
-  const Holding held = holding_of(control, name);
+  const Starts::Trouble* trouble = control.start_trouble(name, r.stored.newest);
+  return {{"namespace", name.space},
+          {"name", name.name},
+          {"ready", held.ready > 0},
+          {"revision", r.stored.newest},
+          {"serving", r.stored.serving},
+          {"replicas",
+           {{"ready", held.ready},
+            {"starting", held.starting},
+            {"draining", held.draining},
+            {"min", inference.min_replicas},
+            {"max", inference.max_replicas}}},
+          {"slo_ms", millis(inference.slo.latency)},
+          {"percentile", inference.slo.percentile},
+          {"p95_ms", millis(r.traffic.latency(0.95, kShown))},
+          {"violations_pct", 100 * r.traffic.violations(kShown)},
+          {"rps", r.traffic.request_rate(Seconds(5))},
+          {"policy", spec.policy.empty() ? control.settings().bundle : spec.policy},
+          {"unavailable", r.unavailable},
+          {"start_failures", control.start_failures(name, r.stored.newest)},
+          {"start_error", trouble != nullptr ? trouble->error : ""},
+          {"rollout_failed", control.rollout_failed(name)},
+          {"stale_ms", oldest_ms}};
+}
+
+json row_of(const Control& control, const FunctionState& r, const Instances& instances,
+            UnixMillis oldest_ms, UnixMillis wall) {
+  const FunctionName& name = r.stored.name;
+  const FunctionSpec& spec = spec_of(r.stored, r.stored.newest);
+  const InferenceSpec inference = spec.is_inference() ? spec.inference() : InferenceSpec();
+  const Holding held = holding_of(instances);
   const Account costs = control.accounting().of(name);
   const TrafficTotals& t = r.traffic.totals();
   json split = json::array();
-  for (const auto& [number, percent] : split_of(control, name, r))
+  for (const auto& [number, percent] : split_of(instances, r))
     split.push_back({{"revision", number}, {"percent", percent}});
-  json out{{"namespace", name.space},
-           {"name", name.name},
-           {"ready", held.ready > 0},
-           {"revision", r.stored.newest},
-           {"serving", r.stored.serving},
-           {"split", split},
-           {"newest_ready", newest_ready(control, name, r)},
-           {"canary_percent", inference.canary_traffic_percent},
-           {"replicas",
-            {{"ready", held.ready},
-             {"starting", held.starting},
-             {"draining", held.draining},
-             {"min", inference.min_replicas},
-             {"max", inference.max_replicas}}},
-           {"sm", held.sm},
-           {"request", held.request},
-           {"limit", held.limit},
-           {"memory", held.memory},
-           {"slo_ms", millis(inference.slo.latency)},
-           {"percentile", inference.slo.percentile},
-           {"p50_ms", millis(r.traffic.latency(0.50, kShown))},
-           {"p95_ms", millis(r.traffic.latency(0.95, kShown))},
-           {"p99_ms", millis(r.traffic.latency(0.99, kShown))},
-           {"violations_pct", 100 * r.traffic.violations(kShown)},
-           {"rps", r.traffic.request_rate(Seconds(5))},
-           {"forecast", r.forecast.expected},
-           {"queued", r.traffic.queued()},
-           {"in_flight", r.traffic.in_flight()},
-           {"cold_starts", t.cold_starts},
-           {"requests", t.requests},
-           {"cost", costs.cost},
-           {"cost_per_1k", costs.per_thousand(t.ok)},
-           {"slice_seconds", costs.slice_seconds},
-           {"used_seconds", costs.used_seconds},
-           {"resizes", costs.resizes},
-           {"starts", costs.starts},
-           {"stops", costs.stops},
-           {"policy", spec.policy.empty() ? control.settings().bundle : spec.policy},
-           {"unavailable", r.unavailable},
-           {"start_failures", control.start_failures(name, r.stored.newest)},
-           {"rollout_failed", control.rollout_failed(name)},
-           {"model", spec.model().path},
-           {"variants", variant_rows(spec)},
-           {"inputs", wire::to_json(spec.model())["inputs"]},
-           {"file", file_without_token(spec)},
-           {"stale_ms", oldest_stale_ms(control, wall)},
-           {"age_ms", wall - r.stored.revisions.front().created}};
-  if (!spec.is_inference()) out["job"] = job_row(r, spec, held.ready + held.starting);
+  json out = brief_row_of(control, r, held, oldest_ms);
+  out.update({{"split", split},
+              {"newest_ready", newest_ready(instances, r)},
+              {"canary_percent", inference.canary_traffic_percent},
+              {"sm", held.sm},
+              {"request", held.request},
+              {"limit", held.limit},
+              {"memory", held.memory},
+              {"p50_ms", millis(r.traffic.latency(0.50, kShown))},
+              {"p99_ms", millis(r.traffic.latency(0.99, kShown))},
+              {"forecast", r.forecast.expected},
+              {"queued", r.traffic.queued()},
+              {"in_flight", r.traffic.in_flight()},
+              {"cold_starts", t.cold_starts},
+              {"requests", t.requests},
+              {"cost", costs.cost},
+              {"cost_per_1k", costs.per_thousand(t.ok)},
+              {"slice_seconds", costs.slice_seconds},
+              {"used_seconds", costs.used_seconds},
+              {"resizes", costs.resizes},
+              {"starts", costs.starts},
+              {"stops", costs.stops},
+              {"model", spec.model().path},
+              {"variants", variant_rows(spec)},
+              {"inputs", wire::to_json(spec.model())["inputs"]},
+              {"file", file_without_token(spec)},
+              {"age_ms", wall - r.stored.revisions.front().created}});
+  if (!spec.is_inference()) {
+    out["plan"] = policy::plan_of(spec, control.settings().plan, *r.bundle).name;
+    out["job"] = job_row(r, spec, held.ready + held.starting);
+  }
   const Decision* last = control.decisions().last(name, wall);
   out["last_decision"] = last != nullptr ? to_json(*last) : json();
   return out;
@@ -288,40 +345,71 @@ json groups_of(const Control& control, const FunctionState& r) {
 }
 
 // As of a function without a revision, for nothing is known of its own.
-json row_of_apart(const Control& control, const FunctionName& name, const SetApart& apart,
-                  UnixMillis wall) {
+FunctionState nothing_known_of(const FunctionName& name, UnixMillis wall) {
   FunctionState none;
   none.stored.name = name;
   none.stored.revisions.push_back({name, 0, {.name = name}, wall});
-  json out = row_of(control, none, wall);
-  out.update({{"unavailable", said_of(apart)}, {"set_apart", true}, {"file", ""}});
-  return out;
+  return none;
+}
+
+void mark_apart(json& row, const SetApart& apart) {
+  row.update({{"unavailable", said_of(apart)}, {"set_apart", true}});
 }
 
 }  // namespace
 
 json function_row(const Control& control, const FunctionName& name, UnixMillis wall) {
-  const auto apart = control.apart().find(name);
-  if (apart != control.apart().end()) return row_of_apart(control, name, apart->second, wall);
+  const Instances instances = instances_of(control, name);
+  const UnixMillis oldest_ms = oldest_stale_ms(control, wall);
+  if (const auto apart = control.apart().find(name); apart != control.apart().end()) {
+    json out = row_of(control, nothing_known_of(name, wall), instances, oldest_ms, wall);
+    mark_apart(out, apart->second);
+    out["file"] = "";
+    return out;
+  }
   const FunctionState& r = control.functions().at(name);
-  json out = row_of(control, r, wall);
+  json out = row_of(control, r, instances, oldest_ms, wall);
   out["groups"] = groups_of(control, r);
   return out;
 }
 
 json function_rows(const Control& control, UnixMillis wall) {
   json out = json::array();
-  for (const auto& [name, r] : control.functions()) out.push_back(row_of(control, r, wall));
-  for (const auto& [name, apart] : control.apart())
-    out.push_back(row_of_apart(control, name, apart, wall));
+  const UnixMillis oldest_ms = oldest_stale_ms(control, wall);
+  auto instances = instances_by_function(control);
+  for (const auto& [name, r] : control.functions())
+    out.push_back(row_of(control, r, instances[name], oldest_ms, wall));
+  for (const auto& [name, apart] : control.apart()) {
+    out.push_back(row_of(control, nothing_known_of(name, wall), instances[name], oldest_ms, wall));
+    mark_apart(out.back(), apart);
+    out.back()["file"] = "";
+  }
+  return out;
+}
+
+json brief_function_rows(const Control& control, UnixMillis wall) {
+  json out = json::array();
+  const UnixMillis oldest_ms = oldest_stale_ms(control, wall);
+  auto instances = instances_by_function(control);
+  for (const auto& [name, r] : control.functions()) {
+    out.push_back(brief_row_of(control, r, holding_of(instances[name]), oldest_ms));
+    if (const Decision* last = control.decisions().last(name, wall))
+      out.back()["last_decision"] = {{"summary", summary(*last)}};
+  }
+  for (const auto& [name, apart] : control.apart()) {
+    out.push_back(brief_row_of(control, nothing_known_of(name, wall), holding_of(instances[name]),
+                               oldest_ms));
+    mark_apart(out.back(), apart);
+  }
   return out;
 }
 
 json revision_rows(const Control& control, const std::string& of) {
   json out = json::array();
+  auto instances = instances_by_function(control);
   for (const auto& [name, r] : control.functions()) {
     if (!of.empty() && function_name(of) != name) continue;
-    const auto split = split_of(control, name, r);
+    const auto split = split_of(instances[name], r);
     for (const Revision& revision : r.stored.revisions) {
       int percent = 0;
       for (const auto& [number, part] : split)
@@ -366,8 +454,34 @@ json instance_rows(const Control& control, UnixMillis wall) {
   return out;
 }
 
+namespace {
+
+// What instances hold of a device, together.
+struct Reserved {
+  int64_t area = 0;
+  Bytes memory = 0;
+  int instances = 0;
+};
+
+std::map<DeviceId, Reserved> reserved_by_device(const Control& control) {
+  std::map<DeviceId, Reserved> out;
+  for (const ObservedInstance& o : control.seen().instances) {
+    if (o.instance.state == InstanceState::kGone) continue;
+    for (const Part& p : o.instance.parts) {
+      Reserved& r = out[p.device];
+      r.area += area(p.slice);
+      r.memory += p.slice.memory;
+      ++r.instances;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 json device_rows(const Control& control, UnixMillis wall) {
   json out = json::array();
+  auto reserved = reserved_by_device(control);
   for (const Device& d : control.seen().devices) {
     json row = wire::to_json(d);
     const ObservedNode* node = find_node(control.seen(), d.node);
@@ -375,21 +489,10 @@ json device_rows(const Control& control, UnixMillis wall) {
     if (const auto load = control.seen().loads.find(d.id); load != control.seen().loads.end())
       row.update(
           {{"busy_percent", load->second.busy_percent}, {"memory_used", load->second.memory_used}});
-    int64_t reserved = 0;
-    Bytes memory = 0;
-    int instances = 0;
-    for (const ObservedInstance& o : control.seen().instances) {
-      if (o.instance.state == InstanceState::kGone) continue;
-      for (const Part& p : o.instance.parts) {
-        if (p.device != d.id) continue;
-        reserved += area(p.slice);
-        memory += p.slice.memory;
-        ++instances;
-      }
-    }
-    row.update({{"instances", instances},
-                {"reserved", reserved / 1000},
-                {"memory_reserved", memory},
+    const Reserved& held = reserved[d.id];
+    row.update({{"instances", held.instances},
+                {"reserved", held.area / 1000},
+                {"memory_reserved", held.memory},
                 {"stale_ms", node_stale_ms(control, d.node, wall)}});
     out.push_back(std::move(row));
   }
@@ -413,6 +516,7 @@ json status(const Control& control) {
           {"gateway_seen", oldest(o.gateways)},
           {"policy", control.settings().bundle},
           {"policy_settings", control.settings().bundle_settings},
+          {"plan", control.settings().plan},
           {"backstop", weakest == o.nodes.end()},
           {"enforcement", shown == o.nodes.end() ? "" : shown->enforcement}};
 }

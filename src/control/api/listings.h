@@ -16,6 +16,9 @@ nlohmann::json to_json(const Decision& decision);
 // the last minute.
 nlohmann::json function_row(const Control& control, const FunctionName& name, UnixMillis wall);
 nlohmann::json function_rows(const Control& control, UnixMillis wall);
+// Returns rows with what a status shows of each function: a part of the fields, of its last
+// decision the summary. They cost a small part of function_rows().
+nlohmann::json brief_function_rows(const Control& control, UnixMillis wall);
 // `of`: a function's name, empty for all.
 nlohmann::json revision_rows(const Control& control, const std::string& of);
 nlohmann::json instance_rows(const Control& control, UnixMillis wall);

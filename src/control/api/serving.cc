@@ -73,7 +73,8 @@ asio::awaitable<wire::HttpResponse> Serving::answer(Api& api, wire::HttpRequest 
     kept_.forget();
     if (request.method() == wire::http::verb::delete_) sweep();
   }
-  if (!is_get && response.result_int() / 100 == 2) co_await ticks_.make();
+  const bool at_once = target.ok() && target->get("at_once") == "1";
+  if (!is_get && !at_once && response.result_int() / 100 == 2) co_await ticks_.make();
   response.set("Sluice-Turn", std::to_string(ticks_.number()));
   co_return response;
 }

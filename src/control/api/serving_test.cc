@@ -196,6 +196,47 @@ TEST_F(ServingOverMemory, AFunctionRunsOnNodesThatComeAndGo) {
   EXPECT_TRUE(get("/v1/functions").empty());
 }
 
+TEST_F(ServingOverMemory, ABriefRowIsAPartOfTheWholeOne) {
+  ask(verb::post, "/v1/functions", kFunction);
+  ask(verb::post, "/v1/functions", kProgramWithMetrics);
+  pass(4);
+  const json whole = get("/v1/functions"), brief = get("/v1/functions?brief=1");
+  ASSERT_EQ(whole.size(), 2u);
+  ASSERT_EQ(brief.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    for (const auto& [key, value] : brief[i].items()) {
+      if (key != "last_decision") {
+        EXPECT_EQ(value, whole[i].at(key)) << key;
+      }
+    }
+    EXPECT_EQ(brief[i]["last_decision"]["summary"], whole[i]["last_decision"]["summary"]);
+    EXPECT_FALSE(brief[i].contains("file"));
+  }
+  EXPECT_EQ(brief[0]["replicas"]["ready"], 3);
+  const json alone = get("/v1/functions/default/f");
+  for (const auto& [key, value] : whole[0].items()) {
+    if (key != "age_ms") {
+      EXPECT_EQ(value, alone.at(key)) << key;
+    }
+  }
+}
+
+TEST_F(ServingOverMemory, DecisionsAfterANumber) {
+  ask(verb::post, "/v1/functions", kFunction);
+  pass(4);
+  const json all = get("/v1/decisions?limit=100");
+  ASSERT_GT(all.size(), 3u);
+  const auto newest = all[0]["number"].get<int64_t>();
+  const auto after = [&](int64_t number) {
+    return get("/v1/decisions?limit=100&after=" + std::to_string(number));
+  };
+  EXPECT_EQ(after(newest), json::array());
+  EXPECT_EQ(after(newest + 5), json::array());
+  EXPECT_EQ(after(newest - 2), json::array({all[0], all[1]}));
+  EXPECT_EQ(after(0), all);
+  EXPECT_EQ(get("/v1/decisions?limit=1&after=0"), json::array({all[0]}));
+}
+
 TEST_F(ServingOverMemory, ATrainingJobRunsToItsEnd) {
   ask(verb::post, "/v1/functions", kJob);
   EXPECT_EQ(job().at("state"), "queued");

@@ -38,16 +38,19 @@ asio::awaitable<void> Ticks::run() {
     under_way_ = true;
     cluster_.poll();
     co_await settle();
+    const auto begun = Clock::now();
     control_.step(unix_now());
     on_step_();
+    const Nanos took = Clock::now() - begun;
     co_await settle();
     under_way_ = false;
     ++number_;
     made_.wake();
-    // On the period; a tick that took longer than one, or came early, sets a new one.
+    // On the period; a tick that took longer than one, or came early, sets a new one. Half of the
+    // thread's time is for requests.
     const auto now = Clock::now();
-    const Nanos step = control_.next_step();
-    next = std::clamp(next + step, now, now + step);
+    const Nanos step = std::max(control_.next_step(), took);
+    next = std::clamp(next + step, now + took, now + step);
   }
 }
 

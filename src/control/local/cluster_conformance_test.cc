@@ -1,6 +1,6 @@
 // The behaviour of every adapter of the cluster port: one suite, run against the cluster in memory
-// (of one node and one gateway, and of several) and against the local adapter, whose node daemon
-// and gateway serve a cluster in memory.
+// (of one node and one gateway, and of several), against the local adapter, whose node daemon and
+// gateway serve a cluster in memory, and against that of Kubernetes over the same.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -10,6 +10,7 @@
 #include "control/local/cluster_local.h"
 #include "tests/support/eventually.h"
 #include "tests/support/folder.h"
+#include "tests/support/kube_bed.h"
 #include "tests/support/peers.h"
 
 namespace sluice::control {
@@ -28,6 +29,7 @@ class ClusterConformance : public testing::TestWithParam<const char*> {
         truth.devices.push_back({.id = std::string(node) + "/cpu0", .node = node});
       truth.add_gateway("gateway-b");
     }
+    if (GetParam() == std::string_view("kube")) make_kube();
     if (GetParam() != std::string_view("local")) return;
     const std::string& dir = folder.path;
     node.emplace(dir + "/node.sock", [this](const wire::HttpRequest& request) {
@@ -38,26 +40,46 @@ class ClusterConformance : public testing::TestWithParam<const char*> {
       const std::lock_guard lock(mutex);
       return gateway_answer(truth, request);
     });
-    local = std::make_unique<LocalCluster>(dir + "/node.sock", dir + "/gateway.sock");
+    remote = std::make_unique<LocalCluster>(dir + "/node.sock", dir + "/gateway.sock");
+  }
+  void make_kube() {
+    for (Device& d : truth.devices) d.id = std::string(kNode) + "/" + d.id;
+    bed.emplace(truth, mutex);
+    remote = bed->controller();
   }
 
-  Cluster& port() { return local ? static_cast<Cluster&>(*local) : truth; }
+  Cluster& port() { return remote ? *remote : truth; }
+  // Returns the id of a device of the first node.
+  DeviceId device(const char* name) const {
+    return bed ? std::string(kNode) + "/" + name : std::string(name);
+  }
   // Changes the cluster.
   template <class Change>
   void in_cluster(const Change& change) {
     const std::lock_guard lock(mutex);
     change(truth);
   }
-  void node_goes() { node ? node->go() : (void)truth.away.insert(kNode); }
-  void node_comes() { node ? node->come() : (void)truth.away.erase(kNode); }
-  void gateway_goes() { gateway ? gateway->go() : (void)truth.away.insert(kGateway); }
-  void gateway_comes() { gateway ? gateway->come() : (void)truth.away.erase(kGateway); }
+  void node_goes() { comes(node_peer(), kNode, false); }
+  void node_comes() { comes(node_peer(), kNode, true); }
+  void gateway_goes() { comes(gateway_peer(), kGateway, false); }
+  void gateway_comes() { comes(gateway_peer(), kGateway, true); }
+  TestPeer* node_peer() { return bed ? bed->agents.at(kNode).get() : node ? &*node : nullptr; }
+  TestPeer* gateway_peer() {
+    return bed ? bed->gateways.at(kGateway).get() : gateway ? &*gateway : nullptr;
+  }
+  // `peer`: null in memory.
+  void comes(TestPeer* peer, const char* name, bool there) {
+    if (peer == nullptr)
+      there ? (void)truth.away.erase(name) : (void)truth.away.insert(name);
+    else
+      there ? peer->come() : peer->go();
+  }
 
   Observation observe() {
-    if (!local) return truth.observe();
-    local->poll();
-    EXPECT_TRUE(eventually("answers", [&] { return local->settled(); }));
-    return local->observe();
+    if (!remote) return truth.observe();
+    remote->poll();
+    EXPECT_TRUE(eventually("answers", [&] { return remote->settled(); }));
+    return remote->observe();
   }
   template <class Seen>
   void sees(std::string_view what, const Seen& seen) {
@@ -71,10 +93,13 @@ class ClusterConformance : public testing::TestWithParam<const char*> {
   void starts(const InstanceId& id) {
     order("a start", [&] { return port().start(start_of(id)); });
   }
-  static Part part_on(const DeviceId& device, int request, int time_begin = 0) {
-    return {device, {.sm = kWhole, .quota = {{request}, {request}}}, {.time_begin = {time_begin}}};
+  Part part_on(const char* name, int request, int time_begin = 0) const {
+    return {device(name),
+            {.sm = kWhole, .quota = {{request}, {request}}},
+            {.time_begin = {time_begin}}};
   }
-  static StartOrder start_of(const InstanceId& id, const Parts& parts = {part_on("cpu0", 300)}) {
+  StartOrder start_of(const InstanceId& id) const { return start_of(id, {part_on("cpu0", 300)}); }
+  static StartOrder start_of(const InstanceId& id, const Parts& parts) {
     return {.instance = {.id = id, .function = kF, .revision = 1, .parts = parts}};
   }
   void sees_parts(const InstanceId& id, const Parts& parts) {
@@ -100,18 +125,20 @@ class ClusterConformance : public testing::TestWithParam<const char*> {
   std::mutex mutex;
   FakeCluster truth{clock};
   std::optional<TestPeer> node, gateway;
-  std::unique_ptr<LocalCluster> local;
+  std::optional<KubeBed> bed;
+  std::unique_ptr<Cluster> remote;
 };
 INSTANTIATE_TEST_SUITE_P(Adapters, ClusterConformance,
-                         testing::Values("memory", "several", "local"),
+                         testing::Values("memory", "several", "local", "kube"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(ClusterConformance, NodesNameTheirDevicesAndDevicesTheirNode) {
   sees("the node", node_there);
-  sees("the devices", [](const Observation& o) {
+  const std::vector<DeviceId> both{device("cpu0"), device("cpu1")};
+  sees("the devices", [&](const Observation& o) {
     const ObservedNode* n = find_node(o, kNode);
-    return n != nullptr && n->node.devices == std::vector<DeviceId>{"cpu0", "cpu1"} &&
-           n->node.boot_id == "boot" && find(o.devices, "cpu1")->node == kNode;
+    return n != nullptr && n->node.devices == both && n->node.boot_id == "boot" &&
+           find(o.devices, both[1])->node == kNode;
   });
 }
 
@@ -170,11 +197,11 @@ TEST_P(ClusterConformance, ANodeThatIsAwayIsListedAndWhatItHoldsIsUnknown) {
   starts("i");
   sees_state("i", InstanceState::kStarting);
   node_goes();
-  sees("that it is away", [](const Observation& o) {
+  sees("that it is away", [&](const Observation& o) {
     const ObservedNode* n = find_node(o, kNode);
     return n != nullptr && !n->node.reachable && n->node.boot_id == "boot" && n->seen > 0 &&
            n->node.devices.size() == 2 && find(o.instances, "i") == nullptr &&
-           find(o.devices, "cpu0") == nullptr && all_gateways_there(o);
+           find(o.devices, device("cpu0")) == nullptr && all_gateways_there(o);
   });
   observe();
   const auto refused = port().start(start_of("j"));
@@ -202,9 +229,9 @@ TEST_P(ClusterConformance, ARebootedNodeHasAnotherBootIdAndNothingOfBefore) {
 
 TEST_P(ClusterConformance, ACordonedDeviceIsDrained) {
   for (const bool drained : {true, false}) {
-    order("a cordon", [&] { return port().set_drained("cpu1", drained); });
+    order("a cordon", [&] { return port().set_drained(device("cpu1"), drained); });
     sees("it", [&](const Observation& o) {
-      const Device* d = find(o.devices, "cpu1");
+      const Device* d = find(o.devices, device("cpu1"));
       return d != nullptr && d->drained == drained;
     });
   }

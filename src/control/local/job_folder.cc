@@ -87,9 +87,14 @@ Result<PreparedJob> JobFolder::prepare(const TrainingSpec& spec, const std::stri
     SLUICE_ASSIGN(command, bring_command(spec.command, path_ + "/command", stopped));
     job.inputs = {std::move(module), std::move(data), std::move(command)};
   }
-  if (const auto all = train::checkpoints_in(work()); !all.empty())
-    job.resume = train::Saved{all.back().at, all.back().path, all.back().bytes};
+  job.resume = newest_checkpoint();
   return job;
+}
+
+std::optional<train::Saved> JobFolder::newest_checkpoint() const {
+  const auto all = train::checkpoints_in(work());
+  if (all.empty()) return std::nullopt;
+  return train::Saved{all.back().at, all.back().path, all.back().bytes};
 }
 
 // The platform's copies of models are its own to read: the job gets one that its workers may.

@@ -54,6 +54,7 @@ class JobFolder {
   // from the checkpoints.
   void release() const;
   bool finished() const;
+  std::optional<train::Saved> newest_checkpoint() const;
   std::string model() const;  // empty: none
 
  private:

@@ -21,9 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLongestScript = 4 << 20;  // that is searched for names
-constexpr uint64_t kMostBytes = 256 << 20;  // of all that a command brings
-constexpr size_t kMostFiles = 10'000;       // of a command, and of a data set
+constexpr size_t kLongestScript = 4 << 20;       // that is searched for names
+constexpr uint64_t kMostInputBytes = 256 << 20;  // of all that a command brings
+constexpr size_t kMostInputFiles = 10'000;       // of a command, and of a data set
 constexpr char kUsers[] =
     "cannot be read by workers, which run as users of their own (61000 and up)";
 constexpr char kRemedy[] =
@@ -92,10 +92,10 @@ class Bundle {
     if (const auto known = files_.find(normal); known != files_.end()) return known->second;
     SLUICE_ASSIGN(file, RegularFile::open(normal));
     bytes_ += file.size();
-    if (bytes_ > kMostBytes || files_.size() >= kMostFiles)
+    if (bytes_ > kMostInputBytes || files_.size() >= kMostInputFiles)
       return closed(path, "; with what it names it has more than " +
-                              std::to_string(kMostBytes >> 20) + " MiB or " +
-                              std::to_string(kMostFiles) + " files, which are not copied");
+                              std::to_string(kMostInputBytes >> 20) + " MiB or " +
+                              std::to_string(kMostInputFiles) + " files, which are not copied");
     unsearched_.push_back(normal);
     return files_[normal] = place_of(normal.parent_path()) / normal.filename();
   }
@@ -119,7 +119,7 @@ class Bundle {
     size_t seen = 0;
     for (fs::directory_iterator at(path.parent_path(), fault), end; !fault && at != end;
          at.increment(fault)) {
-      if (++seen > kMostFiles) break;
+      if (++seen > kMostInputFiles) break;
       const fs::path beside = at->path();
       const bool named = names.contains(beside.filename()) ||
                          (beside.extension() == ".py" && names.contains(beside.stem()));
@@ -214,9 +214,9 @@ Result<void> for_each_file(const TrainingSpec& spec, const Take& take) {
       if (path.extension() != ".npy" && path.filename() != "index.json") continue;
     }
     if (at->is_directory(fault) && !at->is_symlink(fault)) continue;
-    if (++count > kMostFiles)
+    if (++count > kMostInputFiles)
       return Error{ErrorKind::kExhausted,
-                   closed(root, "; it has more than " + std::to_string(kMostFiles) +
+                   closed(root, "; it has more than " + std::to_string(kMostInputFiles) +
                                     " files, which are not brought")
                        .message};
     if (at->is_symlink(fault) && !may_follow(path))

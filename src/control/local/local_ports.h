@@ -20,14 +20,16 @@ class LocalPorts {
  public:
   // `trainer`: the program sluice-trainer. `clock` outlives it.
   static Result<std::unique_ptr<LocalPorts>> open(const std::string& data,
-                                                  const std::string& trainer, const Clock& clock);
+                                                  const std::string& trainer, const Clock& clock,
+                                                  Servers servers = {},
+                                                  CheckpointCopies copies = {});
 
   Ports ports() {
     return {store_, store_, cluster_, predictor_, clock_, training_.get(), &models_};
   }
 
  private:
-  LocalPorts(const std::string& data, Store store, const Clock& clock);
+  LocalPorts(const std::string& data, Store store, const Clock& clock, Servers servers);
 
   Store store_;
   const Clock& clock_;

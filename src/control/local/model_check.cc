@@ -10,6 +10,7 @@
 #include "control/local/model_archive.h"
 #include "control/local/model_folder.h"
 #include "control/local/program_content.h"
+#include "control/spec/model_url.h"
 #include "model/server_kind.h"
 #include "wire/json/json.h"
 #include "wire/json/model_description.h"
@@ -22,9 +23,13 @@ constexpr size_t kLargestSidecar = 1 << 20;
 // Returns how to make the models of examples/, if one of them is missing; else nothing.
 std::string hint_of_missing(const std::filesystem::path& model) {
   std::error_code fault;
-  if (!model.parent_path().string().ends_with("/.cache/sluice/models")) return "";
+  const std::string folder = model.parent_path();
+  const bool of_image = folder == "/models";
+  if (!of_image && !folder.ends_with("/.cache/sluice/models")) return "";
   if (std::filesystem::exists(model, fault) || fault) return "";
-  return ". `tools/make_models` makes the models of the examples in this folder.";
+  return of_image ? ". In an image, `deploy/image --models` puts models there; on a machine, "
+                    "`tools/make_models /models` makes those of the examples."
+                  : ". `tools/make_models` makes the models of the examples in this folder.";
 }
 
 // The reader of a kind's files.
@@ -44,8 +49,28 @@ Result<void> check_model_file(const ModelSpec& model, const std::string& path) {
   return found->check(path);
 }
 
+Result<void> describe_model(ModelSpec& model, std::string_view sidecar, const std::string& shown) {
+  const auto parsed = wire::parse_json(std::string(sidecar));
+  if (!parsed.ok()) return within(shown, parsed.error());
+  const auto described = wire::model_description_from(*parsed);
+  if (!described.ok()) return within(shown, described.error());
+  const std::string platform(kind_of(model).platform);
+  if (described->platform != platform)
+    return Error{ErrorKind::kInvalid, shown + ": platform: \"" + described->platform +
+                                          "\" is not served: " + platform +
+                                          " is, and may be left out"};
+  model.inputs = described->inputs;
+  model.outputs = described->outputs;
+  return {};
+}
+
 Result<void> check_model(ModelSpec& model) {
   if (model.format == kProgram) return check_program(model.program);
+  if (is_url(model.path))
+    return Error{ErrorKind::kInvalid, model.path +
+                                          ": only the platform fetches it, when it is applied. To "
+                                          "measure or inspect it before, download it and name the "
+                                          "file"};
   SLUICE_TRY(resolve_folder(model));
   if (const auto file = check_model_file(model, model.path); !file.ok())
     return Error{ErrorKind::kInvalid, file.error().message + hint_of_missing(model.path)};
@@ -61,18 +86,7 @@ Result<void> check_model(ModelSpec& model) {
     return Error{ErrorKind::kInvalid, sidecar + ": has " + std::to_string(file->size()) +
                                           " bytes; at most " + std::to_string(kLargestSidecar) +
                                           " are allowed"};
-  const auto parsed = wire::parse_json(file->read(0, kLargestSidecar));
-  if (!parsed.ok()) return within(sidecar, parsed.error());
-  const auto described = wire::model_description_from(*parsed);
-  if (!described.ok()) return within(sidecar, described.error());
-  const std::string platform(kind_of(model).platform);
-  if (described->platform != platform)
-    return Error{ErrorKind::kInvalid, sidecar + ": platform: \"" + described->platform +
-                                          "\" is not served: " + platform +
-                                          " is, and may be left out"};
-  model.inputs = described->inputs;
-  model.outputs = described->outputs;
-  return {};
+  return describe_model(model, file->read(0, kLargestSidecar), sidecar);
 }
 
 }  // namespace sluice::control

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "base/write_all.h"
 #include "control/local/model_check.h"
 #include "control/local/sha256.h"
+#include "control/spec/model_url.h"
 #include "model/server_kind.h"
 #include "wire/json/json.h"
 
@@ -76,9 +78,18 @@ bool changed_since(const RegularFile& opened, const std::string& path) {
 }
 
 // Two writes within a tick of the kernel's clock have the same time, so a file written just before
-// it is read may be rewritten unnoticed. `now`: of a file that was made just then.
-bool settled_before(const struct stat& now, const struct stat& file) {
-  return now.st_ctim.tv_sec - file.st_ctim.tv_sec > 1;
+// it is read may be rewritten unnoticed.
+bool settled_before(time_t now, const struct stat& file) {
+  return now - file.st_ctim.tv_sec > 1;
+}
+
+// Makes `aside` a second name of the file. Returns whether it is one; if not, it is as before.
+bool replace_by_link(const std::string& path, const std::string& aside) {
+  const std::string second = fs::path(aside).replace_extension(".old");
+  if (::link(path.c_str(), second.c_str()) != 0) return false;
+  if (::rename(second.c_str(), aside.c_str()) == 0) return true;
+  ::unlink(second.c_str());
+  return false;
 }
 
 bool flush_folder(const std::string& folder) {
@@ -133,8 +144,35 @@ std::string ModelCopies::for_user(std::string error, const ModelSpec& model) con
 }
 
 Result<void> ModelCopies::check(ModelSpec& model) const {
+  if (is_url(model.path)) return check_fetched(model);
   SLUICE_TRY(check_model(model));
   return check_secrets(model.program, secrets_);
+}
+
+// Its user knows the URL, and not the file here.
+Result<void> ModelCopies::check_fetched(ModelSpec& model) const {
+  ModelSpec local = model;
+  SLUICE_ASSIGN(path, fetch_.file(model));
+  local.path = path;
+  if (local.inputs.empty()) {
+    SLUICE_ASSIGN(text, fetch_.description(model));
+    SLUICE_TRY(describe_model(local, text, sidecar_url(model.path)));
+  }
+  if (const auto checked = check_model(local); !checked.ok()) {
+    Error why = checked.error();
+    if (const size_t at = why.message.find(path); at != why.message.npos)
+      why.message.replace(at, path.size(), model.path);
+    return why;
+  }
+  model.inputs = local.inputs;
+  model.outputs = local.outputs;
+  return {};
+}
+
+// Returns the path of the model's file here.
+Result<std::string> ModelCopies::file_of(const ModelSpec& model) const {
+  if (is_url(model.path)) return fetch_.file(model);
+  return model.path;
 }
 
 std::optional<std::string> ModelCopies::known(const std::string& path, const struct stat& file,
@@ -145,6 +183,13 @@ std::optional<std::string> ModelCopies::known(const std::string& path, const str
       found->second.description != description)
     return std::nullopt;
   return found->second.content;
+}
+
+void ModelCopies::note(const std::string& path, time_t begun, Known file) const {
+  if (!settled_before(begun, file.file)) return;
+  const std::lock_guard lock(mutex_);
+  if (known_.size() >= kMostKnown) known_.clear();
+  known_[path] = std::move(file);
 }
 
 ModelCopies::Hold ModelCopies::hold(const std::string& name) {
@@ -167,15 +212,18 @@ Result<void> ModelCopies::identify(ModelSpec& model) const {
     model.content = content;
     return {};
   }
-  SLUICE_ASSIGN(file, RegularFile::open(model.path));
+  SLUICE_ASSIGN(path, file_of(model));
+  SLUICE_ASSIGN(file, RegularFile::open(path));
   const std::string description = description_of(model);
-  const auto content = known(model.path, file.about(), description);
+  const auto content = known(path, file.about(), description);
   if (content) {
     model.content = *content;
     return {};
   }
-  SLUICE_ASSIGN(read, content_of(file, model.path, description, stopped_));
+  const time_t begun = std::time(nullptr);
+  SLUICE_ASSIGN(read, content_of(file, path, description, stopped_));
   model.content = read;
+  note(path, begun, {file.about(), description, read});
   return {};
 }
 
@@ -188,9 +236,10 @@ ModelCopies::Hold ModelCopies::hold_copy(ModelSpec& model, const std::string& co
 
 Result<ModelCopies::Hold> ModelCopies::keep(ModelSpec& model) {
   if (model.format == kProgram) return keep_program(model);
-  SLUICE_ASSIGN(file, RegularFile::open(model.path));
+  SLUICE_ASSIGN(path, file_of(model));
+  SLUICE_ASSIGN(file, RegularFile::open(path));
   const std::string description = description_of(model);
-  if (const auto content = known(model.path, file.about(), description))
+  if (const auto content = known(path, file.about(), description))
     if (Hold held = hold_copy(model, *content)) return held;
   std::error_code fault;
   if (fs::create_directory(folder_, fault)) fs::permissions(folder_, fs::perms::owner_all, fault);
@@ -202,7 +251,7 @@ Result<ModelCopies::Hold> ModelCopies::keep(ModelSpec& model) {
   }
   const Hold writing = hold(name);
   const std::string aside = folder_ + "/" + name;
-  auto kept = put(file, model, description, aside);
+  auto kept = put(file, path, model, description, aside);
   ::unlink(aside.c_str());
   if (kept.ok() || kept.error().kind == ErrorKind::kConflict) return kept;
   return within("model.path: " + model.path + " cannot be copied", kept.error());
@@ -219,8 +268,8 @@ Result<ModelCopies::Hold> ModelCopies::keep_program(ModelSpec& model) {
 }
 
 // Holds the copy of the file's content. Makes it in `aside` if there is none.
-Result<ModelCopies::Hold> ModelCopies::put(const RegularFile& from, ModelSpec& model,
-                                           const std::string& description,
+Result<ModelCopies::Hold> ModelCopies::put(const RegularFile& from, const std::string& path,
+                                           ModelSpec& model, const std::string& description,
                                            const std::string& aside) {
   const Fd to(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   struct stat begun {};
@@ -228,12 +277,13 @@ Result<ModelCopies::Hold> ModelCopies::put(const RegularFile& from, ModelSpec& m
   Hold held;
   // After a restart no file is known, but most have copies: those are not written again.
   if (has_copy_of_size(folder_, from.size())) {
-    SLUICE_ASSIGN(content, content_of(from, model.path, description, stopped_));
+    SLUICE_ASSIGN(content, content_of(from, path, description, stopped_));
     held = hold_copy(model, content);
   }
   if (!held) {
-    const auto content = copy(from, model, description, to, aside);
-    if (changed_since(from, model.path) ||
+    const bool is_ours = is_url(model.path);
+    const auto content = copy(from, path, model, description, to, aside);
+    if ((!is_ours && changed_since(from, path)) ||
         (content.ok() && check_ != nullptr && !check_(model, aside).ok()))
       return Error{ErrorKind::kConflict,
                    "model.path: " + model.path +
@@ -243,36 +293,34 @@ Result<ModelCopies::Hold> ModelCopies::put(const RegularFile& from, ModelSpec& m
     model.content = *content;
     SLUICE_TRY(give_name(aside, start_path(folder_, model), description));
   }
-  if (settled_before(begun, from.about())) {
-    const std::lock_guard lock(mutex_);
-    if (known_.size() >= kMostKnown) known_.clear();
-    known_[model.path] = {from.about(), description, model.content};
-  }
+  note(path, begun.st_ctim.tv_sec, {from.about(), description, model.content});
   return held;
 }
 
 // Fills `to`, the file `aside`, and returns the content that it wrote. Each byte is read once: from
-// the clone if the file system clones, else from the user's file.
-Result<std::string> ModelCopies::copy(const RegularFile& from, const ModelSpec& model,
-                                      const std::string& description, const Fd& to,
-                                      const std::string& aside) const {
+// the clone if the file system clones, else from the user's file. A file that was fetched is never
+// changed, so `aside` is a link to it if the file system links.
+Result<std::string> ModelCopies::copy(const RegularFile& from, const std::string& path,
+                                      const ModelSpec& model, const std::string& description,
+                                      const Fd& to, const std::string& aside) const {
   const auto failed = [&] {
     const Error why = system_error(folder_);
     return within("the copy takes " + std::to_string((from.size() >> 20) + 1) + " MiB", why);
   };
   std::string content;
+  if (is_url(model.path) && replace_by_link(path, aside))
+    return content_of(from, path, description, stopped_);
   if (::ioctl(to.get(), FICLONE, from.fd()) == 0) {
     SLUICE_ASSIGN(clone, RegularFile::open(aside));
-    SLUICE_ASSIGN(cloned, content_of(clone, model.path, description, stopped_));
+    SLUICE_ASSIGN(cloned, content_of(clone, path, description, stopped_));
     content = cloned;
   } else {
     Sha256 hash(description);
-    SLUICE_TRY(
-        for_each_piece(from, model.path, stopped_, [&](std::string_view piece) -> Result<void> {
-          hash.add(piece);
-          if (!write_all(to.get(), piece)) return failed();
-          return {};
-        }));
+    SLUICE_TRY(for_each_piece(from, path, stopped_, [&](std::string_view piece) -> Result<void> {
+      hash.add(piece);
+      if (!write_all(to.get(), piece)) return failed();
+      return {};
+    }));
     content = hash.hex();
   }
   if (::fsync(to.get()) != 0) return failed();
@@ -308,6 +356,7 @@ void ModelCopies::sweep() {
       files.push_back(at->path().filename());
   for (const std::string& file : files)
     if (const std::string old = put_aside(file); !old.empty()) ::unlink(old.c_str());
+  fetch_.sweep();
   programs_.sweep([&](const std::string& content, const std::string& to) {
     const std::lock_guard lock(mutex_);
     if (!used_known_ || used_.contains(content) || held_.contains(content)) return false;

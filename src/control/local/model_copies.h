@@ -5,8 +5,8 @@
 //   FOLDER/HASH.json  its inputs and outputs, as the revision has them
 //
 // HASH is the SHA-256 of both. A hard link would change with the user's file if that is written in
-// place, so each content is a copy; file systems that clone share its blocks. A copy without a
-// revision or an apply that uses it is removed.
+// place, so each content is a copy; file systems that clone share its blocks. Of a file that was
+// fetched it is a link. A copy without a revision or an apply that uses it is removed.
 //
 // Threads: the port's.
 #pragma once
@@ -21,6 +21,7 @@
 #include <string>
 
 #include "base/regular_file.h"
+#include "control/local/model_fetch.h"
 #include "control/local/program_copies.h"
 #include "control/models.h"
 
@@ -33,14 +34,15 @@ std::string start_path(const std::string& folder, const ModelSpec& model);
 class ModelCopies : public Models {
  public:
   // A file is copied only if its copy passes `check`. `programs`: the folder of ProgramCopies.
-  // `secrets`: the folder of the programs' secrets.
+  // `secrets`: the folder of the programs' secrets. Models at URLs are fetched into FOLDER/fetched.
   using Check = Result<void> (*)(const ModelSpec& model, const std::string& path);
   explicit ModelCopies(std::string folder, Check check = nullptr, std::string programs = {},
                        std::string secrets = {})
       : folder_(std::move(folder)),
         check_(check),
         programs_(std::move(programs)),
-        secrets_(std::move(secrets)) {}
+        secrets_(std::move(secrets)),
+        fetch_({.folder = folder_ + "/fetched"}) {}
 
   // `path` is the copy's, or the user's file's for a revision older than copies.
   ModelSpec for_start(const ModelSpec& model) const override;
@@ -54,7 +56,10 @@ class ModelCopies : public Models {
   void set_used(std::set<std::string> contents) override;
   // Also removes half-made files of a dead process. Files with other names stay.
   void sweep() override;
-  void stop() override { stopped_ = true; }
+  void stop() override {
+    stopped_ = true;
+    fetch_.stop();
+  }
 
  private:
   // A file's state when its content was named.
@@ -66,9 +71,13 @@ class ModelCopies : public Models {
 
   std::optional<std::string> known(const std::string& path, const struct stat& file,
                                    const std::string& description) const;
-  Result<Hold> put(const RegularFile& from, ModelSpec& model, const std::string& description,
-                   const std::string& aside);
-  Result<std::string> copy(const RegularFile& from, const ModelSpec& model,
+  // Notes the content of a file that is read from `begun` on, by the clock of its file system.
+  void note(const std::string& path, time_t begun, Known file) const;
+  Result<void> check_fetched(ModelSpec& model) const;
+  Result<std::string> file_of(const ModelSpec& model) const;
+  Result<Hold> put(const RegularFile& from, const std::string& path, ModelSpec& model,
+                   const std::string& description, const std::string& aside);
+  Result<std::string> copy(const RegularFile& from, const std::string& path, const ModelSpec& model,
                            const std::string& description, const Fd& to,
                            const std::string& aside) const;
   Result<void> give_name(const std::string& aside, const std::string& path,
@@ -83,12 +92,13 @@ class ModelCopies : public Models {
   const Check check_;
   ProgramCopies programs_;
   const std::string secrets_;
+  mutable ModelFetch fetch_;
   std::atomic<bool> stopped_ = false;
   // Held while a finished copy gets its name: another may have the same content.
   std::mutex naming_;
   mutable std::mutex mutex_;
-  std::map<std::string, Known> known_;  // by path
-  std::multiset<std::string> held_;     // contents in use by a keep(), and files it writes
+  mutable std::map<std::string, Known> known_;  // by path
+  std::multiset<std::string> held_;             // contents in use by a keep(), and files it writes
   std::set<std::string> used_;
   bool used_known_ = false;  // no copy is removed before
   uint64_t next_ = 0;

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kPiece = 1 << 20, kMostFiles = 10'000, kDeepest = 64;
+constexpr size_t kPieceRead = 1 << 20, kMostFiles = 10'000, kDeepest = 64;
 constexpr uint64_t kMostBytes = uint64_t{1} << 30, kLongestScript = 1 << 20;
 
 Error invalid(const std::string& path, const std::string& why) {
@@ -37,10 +37,10 @@ Result<void> add(Sha256& hash, const std::string& name, const RegularFile& file,
     hash.add(std::to_string(file.about().st_mtim.tv_sec) + '\0');
     return {};
   }
-  for (uint64_t at = 0; at < file.size(); at += kPiece) {
+  for (uint64_t at = 0; at < file.size(); at += kPieceRead) {
     if (stopped) return Error{ErrorKind::kUnavailable, "the platform is shutting down"};
-    const std::string piece = file.read(at, kPiece);
-    if (piece.size() < std::min<uint64_t>(kPiece, file.size() - at))
+    const std::string piece = file.read(at, kPieceRead);
+    if (piece.size() < std::min<uint64_t>(kPieceRead, file.size() - at))
       return Error{ErrorKind::kConflict, name + ": became shorter while it was read"};
     hash.add(piece);
   }
@@ -187,7 +187,9 @@ Result<std::string> content_of(const ProgramSpec& program, const std::vector<Wor
   // Without imports a content has the name that it had before there were any.
   if (!program.imports.empty()) about["imports"] = program.imports;
   if (!program.volumes.empty()) about["volumes"] = program.volumes;
+  if (!program.image.empty()) about["image"] = program.image;
   Sha256 hash(about.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  if (!program.image.empty()) return hash.hex();  // its files are not here
   for (const std::string& word : program.command)
     if (word.starts_with('/'))
       if (const auto named = RegularFile::open(word); named.ok())

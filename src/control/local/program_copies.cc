@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kHashDigits = 64;
+constexpr size_t kContentDigits = 64;
 
 // The links to volumes are made last: nothing is read through them.
 Result<void> link_volumes(const ProgramSpec& program, const fs::path& folder) {
@@ -109,7 +109,7 @@ void ProgramCopies::sweep(const TakeAway& take_away) {
     const bool is_half = name.ends_with(".new") || name.ends_with(".old");
     std::string gone;
     if (is_half && !name.starts_with(ours)) gone = entry;
-    if (name.size() == kHashDigits && !at_work.contains(entry)) {
+    if (name.size() == kContentDigits && !at_work.contains(entry)) {
       const std::string to = next_name(".old");
       if (take_away(name, to)) gone = to;
     }

@@ -1,4 +1,4 @@
-// SHA-256 of a description and of files' bytes behind it. Not thread-safe.
+// SHA-256 of bytes, or of a description and of files' bytes behind it. Not thread-safe.
 #pragma once
 
 #include <openssl/evp.h>
@@ -10,8 +10,8 @@ namespace sluice::control {
 
 class Sha256 {
  public:
-  explicit Sha256(const std::string& description) : context_(EVP_MD_CTX_new()) {
-    EVP_DigestInit_ex(context_, EVP_sha256(), nullptr);
+  Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_, EVP_sha256(), nullptr); }
+  explicit Sha256(const std::string& description) : Sha256() {
     add(description);
     add(std::string_view("\0", 1));
   }

@@ -336,7 +336,8 @@ TEST(FunctionFile, FaultsNameLineFieldValueAndWhatIsAllowed) {
             "f.yaml:9 spec.policy: \"has-gpus\" is not known, did you mean \"has-gpu\"?"},
            {"path: m.pt", "path: \"\"", "f.yaml:5 spec.model.path: \"\" is no file"},
            {"path: m.pt", "storageUri: s3://b/m.pt",
-            "f.yaml:5 spec.model.storageUri: \"s3://b/m.pt\": only file:// is served"},
+            "f.yaml:5 spec.model.storageUri: \"s3://b/m.pt\": file://, https:// and "
+            "http:// are served"},
            {"path: m.pt", "path: m.pt, inputs: []", "spec.model.inputs: must be a list"},
            {"path: m.pt", "path: m.pt, inputs: [{name: x, datatype: FP32, shape: [-1]}]",
             "f.yaml:5 spec.model.outputs: is missing"},
@@ -397,6 +398,11 @@ TEST(FunctionFile, ATrainingFunctionIsReadAndWrittenBack) {
   paused.training().paused = true;
   EXPECT_EQ(parse_functions(to_yaml(paused), {})->front(), paused);
   EXPECT_EQ(difference(spec, paused), (std::vector<std::string>{"paused: false -> true"}));
+  FunctionSpec planned = spec;
+  planned.training().plan = "sluice";
+  EXPECT_EQ(parse_functions(to_yaml(planned), {})->front(), planned);
+  EXPECT_EQ(difference(spec, planned),
+            (std::vector<std::string>{"plan: the platform's, else the policy's -> sluice"}));
 }
 
 TEST(FunctionFile, ATrainingFunctionsFaultsNameLineFieldAndValue) {
@@ -411,6 +417,10 @@ TEST(FunctionFile, ATrainingFunctionsFaultsNameLineFieldAndValue) {
       {"learningRate", "learnigRate", "did you mean \"learningRate\"?"},
       {"floor: 10%", "floor: 200%", "floor"},
       {"floor: 10%", "alpha: 1", "alpha"},
+      {"priority: 3", "plan: fofi",
+       "f.yaml:13 spec.plan: \"fofi\" is not known, did you mean \"fifo\"? Allowed are sluice"},
+      {"priority: 3", "plan: fifo",
+       "spec.policy.settings.floor: under plan fifo, floor: this policy has no settings"},
       {"priority: 3", "elastic: true", "spec.elastic: is for a command: there is none"},
       {"priority: 3", "paused: perhaps", "spec.paused: must be true or false"}};
   for (const auto& [from, to, said] : cases) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <map>
 #include <span>
 
@@ -147,41 +148,64 @@ Result<void> together(const policy::Settings& all, const policy::SettingTexts& t
   return settings.ok() ? settings->check() : Result<void>();
 }
 
-// Reads a bundle's name, or {name, settings}.
+// A name that no entry of the table has is a problem.
+void check_listed(Fields& f, const std::string& key, const std::string& name, const auto& table) {
+  std::vector<std::string> names;
+  for (const auto& entry : table) names.emplace_back(entry.name);
+  if (std::ranges::find(names, name) == names.end())
+    f.complain(key, "\"" + name + "\" is not known" + did_you_mean(name, names) + " Allowed are " +
+                        listed(names, names.size()));
+}
+
+// Reads a bundle's name, or {name, settings}. The settings of a job are those of its plan, which is
+// read already.
 void read_policy(Fields& f, FunctionSpec& s, Source& source, Problems& problems) {
-  const auto known = [](Fields& where, const std::string& key, const std::string& name) {
-    if (policy::find_bundle(name) != nullptr) return;
-    std::vector<std::string> names;
-    for (const policy::Bundle& b : policy::bundles()) names.emplace_back(b.name);
-    where.complain(key, "\"" + name + "\" is not known" + did_you_mean(name, names) +
-                            " Allowed are " + listed(names, names.size()));
-  };
   if (!f.is_mapping("policy")) {
-    if (f.text("policy", s.policy)) known(f, "policy", s.policy);
+    if (f.text("policy", s.policy)) check_listed(f, "policy", s.policy, policy::bundles());
     return;
   }
   section(f, "policy", source, problems, [&](Fields& p) {
     p.need("name", "a policy's name");
-    if (p.text("name", s.policy)) known(p, "name", s.policy);
+    if (p.text("name", s.policy)) check_listed(p, "name", s.policy, policy::bundles());
     p.texts("settings", s.policy_settings);
     const policy::Bundle* bundle = policy::find_bundle(s.policy);
     if (bundle == nullptr) return;
-    const policy::Settings& its =
-        s.is_inference() ? bundle->settings : policy::plan_of(*bundle).settings;
+    const policy::Plan* plan = s.is_inference() ? nullptr : &policy::plan_of(s, "", *bundle);
+    const policy::Settings& its = plan == nullptr ? bundle->settings : plan->settings;
+    const std::string under =
+        ": under " + (plan == nullptr ? s.policy : "plan " + std::string(plan->name)) + ", ";
     for (const auto& [name, text] : s.policy_settings)
       if (const auto set = its.with({{name, text}}); !set.ok())
-        problems.push_back(source.at(p.path_of("settings." + name)) + ": under " + s.policy + ", " +
-                           set.error().message);
+        problems.push_back(source.at(p.path_of("settings." + name)) + under + set.error().message);
     if (const auto agree = together(its, s.policy_settings); !agree.ok())
-      problems.push_back(source.at(p.path_of("settings")) + ": under " + s.policy + ", " +
-                         agree.error().message);
+      problems.push_back(source.at(p.path_of("settings")) + under + agree.error().message);
   });
 }
 
 // Words that begin with "./" or "~/" are paths.
-void make_absolute(std::vector<std::string>& words, const FileContext& context) {
-  for (std::string& word : words)
-    if (word.starts_with("./") || word.starts_with("~/")) word = absolute(word, context);
+void make_absolute(Fields& f, const std::string& key, std::vector<std::string>& words,
+                   const FileContext& context) {
+  for (std::string& word : words) {
+    if (!word.starts_with("./") && !word.starts_with("~/")) continue;
+    check_reachable(f, key, word, context);
+    word = absolute(word, context);
+  }
+}
+
+// Images are of a cluster; what is copied or linked, of one machine.
+void check_place_of_program(Fields& f, const ProgramSpec& p, const FileContext& context) {
+  if (!p.image.empty() && !context.for_cluster)
+    f.complain("server.image", "'" + p.image +
+                                   "': images run on Kubernetes alone; here a program is one of "
+                                   "this machine, which server.command names");
+  if (!context.for_cluster) return;
+  for (const auto& [key, there] : {std::pair{"server.files", !p.files.empty()},
+                                   std::pair{"server.imports", !p.imports.empty()},
+                                   std::pair{"server.volumes", !p.volumes.empty()}})
+    if (there)
+      f.complain(key,
+                 "a Pod has its image alone: build an image that has what the program needs, and "
+                 "name it in server.image");
 }
 
 // Of a server that is a program; its fields are read already. What its start will be is checked as
@@ -190,14 +214,17 @@ void check_program(Fields& f, InferenceSpec& s, const FileContext& context) {
   ModelSpec& model = s.model;
   ProgramSpec& p = model.program;
   if (p.command.empty()) return f.complain("server.command", "is missing: the program's words");
-  make_absolute(p.command, context);
-  make_absolute(p.args, context);
+  check_place_of_program(f, p, context);
+  make_absolute(f, "server.command", p.command, context);
+  make_absolute(f, "server.args", p.args, context);
   for (std::string& path : p.files) {
+    check_reachable(f, "server.files", path, context);
     const bool bare = path.ends_with('/') || path == ".";
     path = absolute(path, context);
     if (bare && !path.ends_with('/')) path += '/';
   }
   for (std::string& path : p.volumes) {
+    check_reachable(f, "server.volumes", path, context);
     path = absolute(path, context);
     while (path.size() > 1 && path.ends_with('/')) path.pop_back();
     if (path.size() < 2 || path.front() != '/')
@@ -270,13 +297,18 @@ void read_training(Fields& f, FunctionSpec& spec, const FileContext& context, So
   section(f, "model", source, problems, [&](Fields& m) {
     m.need("path", "the module's file");
     if (m.text("path", s.model.path) && s.model.path.empty()) m.complain("path", "\"\" is no file");
+    if (s.model.path.find("://") != s.model.path.npos && !s.model.path.starts_with("file://"))
+      m.complain("path", "\"" + s.model.path + "\": a module that is trained is a file here");
+    check_reachable(m, "path", s.model.path, context);
     s.model.path = absolute(s.model.path, context);
   });
   read_fields(f, training_fields(), spec, source, problems);
-  make_absolute(s.command, context);
+  if (!s.plan.empty()) check_listed(f, "plan", s.plan, policy::plans());
+  make_absolute(f, "command", s.command, context);
   if (!s.command.empty() && s.command[0].front() != '/')
     f.complain("command", "'" + s.command[0] + "' is not an absolute path");
   if (s.elastic && s.command.empty()) f.complain("elastic", "is for a command: there is none");
+  check_reachable(f, "dataset", s.dataset, context);
   s.dataset = absolute(s.dataset, context);
   if (s.max_workers != 0 && s.max_workers < s.min_workers)
     f.complain("mostDevices", std::to_string(s.max_workers) + " is below leastDevices " +
@@ -329,15 +361,22 @@ void read_shared(Fields& f, FunctionSpec& s, Source& source, Problems& problems)
 // with.
 std::string content_problem(const ModelSpec& model, const std::string& error,
                             const Source& source) {
-  if (model.format != kProgram) return source.at("spec.model.path") + ": " + error;
+  const bool by_uri = source.lines.contains("spec.model.storageUri");
+  if (model.format != kProgram)
+    return source.at(by_uri ? "spec.model.storageUri" : "spec.model.path") + ": " + error;
   if (!error.starts_with("server.")) return source.at("spec.server.command") + ": " + error;
   const size_t colon = std::min(error.find(": "), error.size());
   return source.at("spec." + error.substr(0, colon)) + error.substr(colon);
 }
 
+bool passes(const Error& error) {
+  return error.kind == ErrorKind::kUnavailable || error.kind == ErrorKind::kTimeout;
+}
+
+// `passing`: the problems that may be gone later.
 void read_document(const YAML::Node& node, const FileContext& context,
                    const ModelCheck& check_model, std::vector<FunctionSpec>& out,
-                   Problems& problems) {
+                   Problems& problems, size_t& passing) {
   Source source{.file = context.file, .line = node.Mark().line + 1};
   if (!node.IsMap()) {
     problems.push_back(source.file + ":" + std::to_string(source.line) +
@@ -382,8 +421,10 @@ void read_document(const YAML::Node& node, const FileContext& context,
   if (check_model && spec.is_inference() && !spec.inference().variants.empty())
     check_variants(spec.inference(), check_model, source, problems);
   else if (check_model && spec.is_inference() && !model.path.empty())
-    if (const auto checked = check_model(model); !checked.ok())
+    if (const auto checked = check_model(model); !checked.ok()) {
       problems.push_back(content_problem(model, checked.error().message, source));
+      passing += passes(checked.error());
+    }
   if (spec.is_inference()) bound_batch(spec.inference(), source, problems);
   out.push_back(std::move(spec));
 }
@@ -402,8 +443,9 @@ Result<std::vector<FunctionSpec>> parse_functions(std::string_view text, const F
   SLUICE_ASSIGN(documents, yaml_documents(text, context.file));
   std::vector<FunctionSpec> out;
   Problems problems;
+  size_t passing = 0;
   for (const YAML::Node& node : documents)
-    if (!node.IsNull()) read_document(node, context, check_model, out, problems);
+    if (!node.IsNull()) read_document(node, context, check_model, out, problems, passing);
   if (problems.empty() && out.empty())
     problems.push_back(context.file + ": there is no function in it");
   std::vector<std::string> names;
@@ -415,7 +457,12 @@ Result<std::vector<FunctionSpec>> parse_functions(std::string_view text, const F
   if (problems.empty()) return out;
   std::string all;
   for (const std::string& p : problems) all += (all.empty() ? "" : "\n") + p;
-  return Error{ErrorKind::kInvalid, all};
+  return Error{passing == problems.size() ? ErrorKind::kUnavailable : ErrorKind::kInvalid, all};
+}
+
+std::string folder_of_models(const std::string& home) {
+  std::error_code fault;
+  return std::filesystem::is_directory("/models", fault) ? "" : home + "/.cache/sluice/models";
 }
 
 Result<policy::SettingTexts> parse_settings(std::string_view text, const std::string& file,

@@ -16,17 +16,25 @@
 namespace sluice::control {
 
 // `file` names the text in messages; "~" in a model's path is `home`. A relative path is taken from
-// `folder`. Errors are kInvalid: one line per problem.
+// `folder`; both are refused for a cluster, which has neither. Errors are kInvalid: one line per
+// problem.
 struct FileContext {
   std::string file = "-";
   std::string folder;
   std::string home;
+  std::string models{};  // stands for /models, the folder in an image; empty: /models itself
+  bool for_cluster = false;
 };
 // `check_model` checks each function whose model has a path: its error is one of the problems, at
-// that path's line.
+// that path's line. While all problems are models that cannot be fetched now, the error is
+// kUnavailable.
 using ModelCheck = std::function<Result<void>(ModelSpec&)>;
 Result<std::vector<FunctionSpec>> parse_functions(std::string_view text, const FileContext& context,
                                                   const ModelCheck& check_model = {});
+
+// Returns what stands for /models on this machine: nothing if that folder is there, else the folder
+// in which tools/make_models puts the models of the examples.
+std::string folder_of_models(const std::string& home);
 
 // Parses a file of a bundle's settings, "NAME: VALUE" each; names every problem, as above.
 Result<policy::SettingTexts> parse_settings(std::string_view text, const std::string& file,

@@ -4,12 +4,12 @@
 #include <gmock/gmock.h>
 
 #include "control/spec/function_text.h"
+#include "control/spec/model_url.h"
 
 namespace sluice::control {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 // `spec`: its lines.
 Result<std::vector<FunctionSpec>> read(const std::string& spec, const ModelCheck& check = {}) {
@@ -151,8 +151,8 @@ TEST(ProgramFile, WhatAContainerHasBeyondAProgramIsRefusedWithWhatIsInItsPlace) 
   const std::string port = "      ports: [{containerPort: 9000}]\n";
   const std::pair<std::string, const char*> faults[] = {
       {"      image: ada/server:1\n",
-       "f.yaml:9 spec.predictor.containers[0].image: Sluice runs no images: it runs a program of "
-       "this machine"},
+       "f.yaml:9 spec.predictor.containers[0].image: 'ada/server:1': images run on Kubernetes "
+       "alone"},
       {"      imports: [torch]\n", "containers[0].imports: unknown field"},
       {"      workingDir: /srv\n", "a program works in a copy of its files"},
       {"      env: [{name: KEY, valueFrom: {secretKeyRef: {name: s, key: k}}}]\n",
@@ -225,6 +225,10 @@ TEST(Variants, AFunctionHasAFileForEachTypeAndItsModelForTheOthers) {
   EXPECT_EQ(f.model_on({"little"}).path, "/home/ada/little.pt");
   EXPECT_EQ(f.model_on({"cpu/500m"}).path, "/home/ada/other.pt");
   EXPECT_EQ(f.variant_on({"little"})->quantization, "int8");
+  EXPECT_EQ(f.model().path, "/home/ada/other.pt");
+  const auto checked = read("  model: {path: other.pt}\n" + kVariants, is_model);
+  ASSERT_TRUE(checked.ok()) << checked.error().message;
+  EXPECT_EQ(checked->front().model().path, "/home/ada/other.pt") << "a check changes nothing of it";
   FunctionSpec many = f;
   many.inference().batching.max_size = 8;
   EXPECT_EQ(most_at_once(many, {"little"}), 4);
@@ -256,7 +260,8 @@ TEST(Variants, FaultsNameTheirField) {
       {"  variants: [{deviceType: big}]\n", "spec.variants[0].path: is missing"},
       {"  variants: [{deviceType: big, path: a.pt, batch: 0}]\n",
        "spec.variants[0].batch: \"0\" is not a whole number"},
-      {"  variants: [{deviceType: big, path: 's3://b/a.pt'}]\n", "only file:// is served"},
+      {"  variants: [{deviceType: big, path: 's3://b/a.pt'}]\n",
+       "file://, https:// and http:// are served"},
       {kVariants + "    - {deviceType: big, path: more.pt}\n",
        "spec.variants[2].deviceType: 'big' has another variant"},
       {kServer + kVariants, "spec.variants: are of a model's file"}};
@@ -288,6 +293,123 @@ TEST(Variants, AnotherSignatureIsRefused) {
                     }),
               HasSubstr("f.yaml:8 spec.variants[1].path: /home/ada/little.pt: has other inputs or "
                         "outputs than /home/ada/big.pt"));
+}
+
+// ---- models by URI -----------------------------------------------------------------------------
+
+const std::string kSum(64, 'a');
+
+TEST(ModelUri, AUrlStandsWithItsChecksum) {
+  const std::string uri = "  model: {storageUri: 'https://host:8443/m/resnet50.pt?v=2'";
+  const FunctionSpec f = function(uri + ", sha256: " + kSum + "}\n");
+  EXPECT_EQ(f.model().path, "https://host:8443/m/resnet50.pt?v=2");
+  EXPECT_EQ(f.model().sha256, kSum);
+  EXPECT_EQ(function("  variants: [{deviceType: big, storageUri: 'http://h/a.pt', sha256: " + kSum +
+                     "}]\n")
+                .model_on({"big"})
+                .sha256,
+            kSum);
+  EXPECT_THAT(fault(uri + "}\n"),
+              HasSubstr("f.yaml:6 spec.model.sha256: is missing: a model that is fetched has the "
+                        "SHA-256 of its file here, as sha256sum prints it"));
+}
+
+TEST(ModelUri, WhatCannotBeFetchedIsRefused) {
+  const std::pair<std::string, const char*> faults[] = {
+      {"storageUri: 's3://b/a.pt'", "file://, https:// and http:// are served"},
+      {"storageUri: 'https://h/a.pt', sha256: abc", "\"abc\" is no SHA-256: 64 hexadecimal"},
+      {"storageUri: 'https:///a.pt', sha256: " + kSum, "names no host"},
+      {"storageUri: 'https://h', sha256: " + kSum, "names no file"},
+      {"storageUri: 'https://h:0/a.pt', sha256: " + kSum, "has no port from 1 to 65535"},
+      {"storageUri: 'https://h:x/a.pt', sha256: " + kSum, "has no port from 1 to 65535"},
+      {"storageUri: 'https://ada:pw@h/a.pt', sha256: " + kSum, "has a user or a password"},
+      {"storageUri: 'https://h/a b.pt', sha256: " + kSum, "has spaces"},
+      {"storageUri: 'https://h/a.pt#b', sha256: " + kSum, "names a part of a file"},
+      {"path: /m.pt, sha256: " + kSum, "spec.model.sha256: is of a model that is fetched"},
+      {"path: /m.pt, storageUri: 'file:///m.pt'", "spec.model.path: stands beside storageUri"}};
+  for (const auto& [model, said] : faults)
+    EXPECT_THAT(fault("  model: {" + model + "}\n"), HasSubstr(said)) << model;
+  EXPECT_EQ(function("  model: {path: 'file:///m.pt'}\n").model().path, "/m.pt");
+}
+
+TEST(ModelUri, ItsDescriptionLiesBesideIt) {
+  EXPECT_EQ(sidecar_url("https://h/a/m.pt"), "https://h/a/m.json");
+  EXPECT_EQ(sidecar_url("https://h.b/a/m?v=1.2"), "https://h.b/a/m.json?v=1.2");
+  EXPECT_EQ(parse_model_url("http://[::1]:80/m.pt")->host, "::1");
+  EXPECT_EQ(parse_model_url("https://h/m.pt")->port, 443);
+}
+
+TEST(ModelUri, WhileAServerIsAwayTheFileIsNotWrong) {
+  const ModelCheck away = [](ModelSpec&) -> Result<void> {
+    return Error{ErrorKind::kTimeout, "http://h/a.pt: cannot be fetched"};
+  };
+  const std::string model = "  model: {storageUri: 'http://h/a.pt', sha256: " + kSum + "}\n";
+  EXPECT_EQ(read(model, away).error().kind, ErrorKind::kUnavailable);
+  EXPECT_EQ(read(model, away).error().message,
+            "f.yaml:6 spec.model.storageUri: http://h/a.pt: cannot be fetched");
+  EXPECT_EQ(read(model + "  minReplicas: -1\n", away).error().kind, ErrorKind::kInvalid);
+}
+
+// A document for a cluster.
+Result<std::vector<FunctionSpec>> for_cluster(const std::string& kind, const std::string& spec) {
+  return parse_functions("{apiVersion: sluice.dev/v1alpha1, kind: " + kind +
+                             ", metadata: {name: f}, spec: {" + spec + "}}",
+                         {.folder = "/here", .home = "/home/ada", .for_cluster = true});
+}
+
+TEST(ModelUri, ForAClusterAPathIsOneOfItsImage) {
+  for (const char* spec :
+       {"model: {storageUri: 'file:///models/m.pt'}", "model: {path: /models/m.pt}",
+        "server: {command: [/usr/bin/python3, /srv/a.py, --v=./x]}"})
+    EXPECT_TRUE(for_cluster("InferenceFunction", spec).ok()) << spec;
+  for (const char* spec :
+       {"model: {path: m.pt}", "model: {path: ~/m.pt}", "model: {storageUri: 'file://m.pt'}",
+        "variants: [{deviceType: big, path: ./m.pt}]", "server: {command: [./a]}",
+        "server: {command: [/bin/a], args: [~/x]}", "server: {command: [a], files: [a]}",
+        "server: {command: [/bin/a], volumes: [data]}"}) {
+    const auto read = for_cluster("InferenceFunction", spec);
+    ASSERT_FALSE(read.ok()) << spec;
+    EXPECT_THAT(read.error().message,
+                HasSubstr("is on your machine, which a cluster does not reach"))
+        << spec;
+  }
+  for (const char* spec :
+       {"model: {path: m.pt}, dataset: /d, length: 1",
+        "model: {path: /m.pt}, dataset: ~/d, length: 1", "command: [./train], length: 1"})
+    EXPECT_THAT(for_cluster("TrainingFunction", spec).error().message,
+                HasSubstr("which a cluster does not reach"))
+        << spec;
+}
+
+TEST(ProgramFile, ForAClusterAProgramIsInAnImage) {
+  for (const char* spec :
+       {"server: {image: 'ada/server:1', command: [/bin/a]}",
+        "predictor: {containers: [{image: 'ada/server:1', command: [/bin/a]}]}"}) {
+    const auto read = for_cluster("InferenceFunction", spec);
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    EXPECT_EQ((*read)[0].model().program.image, "ada/server:1");
+  }
+  for (const char* field : {"files: [/srv/a]", "volumes: [/srv]", "imports: [json]"}) {
+    const auto read =
+        for_cluster("InferenceFunction",
+                    "server: {command: [/usr/bin/python3, /srv/a.py], " + std::string(field) + "}");
+    ASSERT_FALSE(read.ok()) << field;
+    EXPECT_THAT(read.error().message, HasSubstr("name it in server.image")) << field;
+  }
+}
+
+TEST(ModelUri, TheImagesFolderOfModelsMayBeAnotherHere) {
+  const auto model_at = [](const std::string& models, const char* path) {
+    const auto read = parse_functions(
+        std::string("{apiVersion: sluice.dev/v1alpha1, kind: InferenceFunction, metadata: {name: "
+                    "f}, spec: {model: {storageUri: '") +
+            path + "'}}}",
+        {.folder = "/here", .home = "/home/ada", .models = models});
+    return read->front().model().path;
+  };
+  EXPECT_EQ(model_at("/cache", "file:///models/a/m.pt"), "/cache/a/m.pt");
+  EXPECT_EQ(model_at("", "file:///models/m.pt"), "/models/m.pt");
+  EXPECT_EQ(model_at("/cache", "file:///models2/m.pt"), "/models2/m.pt");
 }
 
 // ---- SMIF's words ----------------------------------------------------------------------------

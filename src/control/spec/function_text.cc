@@ -79,6 +79,7 @@ std::map<std::string, std::string> flat(const FunctionSpec& s) {
   for (const FunctionField* field : fields_of(s)) out.emplace(field->name, value_text(*field, s));
   const ModelSpec& model = s.model();
   out["model.path"] = model.format == kProgram ? "none" : model.path;
+  out["model.sha256"] = model.sha256.empty() ? "none" : model.sha256.substr(0, 12);
   out["model.modelFormat.name"] = model.format;
   out["model.inputs"] = described(model.inputs);
   out["model.outputs"] = described(model.outputs);
@@ -152,10 +153,16 @@ void write_fields(YAML::Emitter& y, std::span<const FunctionField> fields, const
   turn_to("");
 }
 
+void write_path(YAML::Emitter& y, const ModelSpec& model) {
+  if (model.sha256.empty()) return write(y, "path", model.path);
+  write_quoted(y, "storageUri", model.path);
+  write_quoted(y, "sha256", model.sha256);
+}
+
 void write_model(YAML::Emitter& y, const ModelSpec& model) {
   if (model.path.empty() || model.format == kProgram) return;
   y << YAML::Key << "model" << YAML::Value << YAML::BeginMap;
-  write(y, "path", model.path);
+  write_path(y, model);
   write_tensors(y, "inputs", model.inputs);
   write_tensors(y, "outputs", model.outputs);
   y << YAML::EndMap;
@@ -170,7 +177,7 @@ void write_variants(YAML::Emitter& y, const std::vector<ModelVariant>& variants)
     write_quoted(y, "deviceType", v.device_type);
     if (!v.quantization.empty()) write_quoted(y, "quantization", v.quantization);
     if (v.model.max_batch > 0) write(y, "batch", v.model.max_batch);
-    write_quoted(y, "path", v.model.path);
+    write_path(y, v.model);
     write_tensors(y, "inputs", v.model.inputs);
     write_tensors(y, "outputs", v.model.outputs);
     y << YAML::EndMap;

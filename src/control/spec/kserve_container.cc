@@ -116,9 +116,7 @@ void read_predictor(Fields& spec, FunctionSpec& out, Source& source, Problems& p
                 source.server = "spec.predictor.containers[0]";
                 p.http = true;
                 container.text("name", name);  // Kubernetes wants one
-                refuse(container, "image",
-                       "Sluice runs no images: it runs a program of this machine. Name the program "
-                       "in `command`");
+                container.text("image", p.image);
                 refuse(container, "workingDir",
                        "a program works in a copy of its files, which the form of Sluice states, "
                        "server: {files: […]}; without files it works in /");

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "control/spec/model_url.h"
 #include "model/server_kind.h"
 #include "wire/json/model_description.h"
 
@@ -14,10 +15,29 @@ namespace {
 
 constexpr size_t kMostVariants = 32;
 
-// Complains of a URI that is no file's, such as s3://….
+constexpr size_t kChecksumDigits = 64;
+constexpr std::string_view kModels = "/models/";  // a folder of models, in an image
+
+// Complains of a URI of another kind, such as s3://….
 void refuse_other_schemes(Fields& f, const std::string& key, const std::string& uri) {
   if (const size_t scheme = uri.find("://"); scheme != uri.npos && uri.substr(0, scheme) != "file")
-    f.complain(key, "\"" + uri + "\": only file:// is served; download it first");
+    f.complain(key, "\"" + uri +
+                        "\": file://, https:// and http:// are served; download it first, or put "
+                        "it on a web server");
+}
+
+bool is_checksum(const std::string& text) {
+  return text.size() == kChecksumDigits &&
+         text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
+}
+
+// A model that is fetched is named by its checksum, too, so that a function is always the same.
+void check_url(Fields& m, const std::string& key, const ModelSpec& model) {
+  if (const auto url = parse_model_url(model.path); !url.ok()) m.complain(key, url.error().message);
+  if (model.sha256.empty())
+    m.complain("sha256",
+               "is missing: a model that is fetched has the SHA-256 of its file here, as "
+               "sha256sum prints it");
 }
 
 // Reads a tensor's dimensions; none: one number.
@@ -78,8 +98,16 @@ void read_model_file(Fields& m, ModelSpec& model, const FileContext& context) {
   if (!m.has("storageUri")) m.need("path", "the model's file");
   const bool by_uri = m.text("storageUri", model.path), by_path = m.text("path", model.path);
   const std::string key = by_uri && !by_path ? "storageUri" : "path";
+  if (by_uri && by_path) m.complain("path", "stands beside storageUri; one of the two is allowed");
   if ((by_uri || by_path) && model.path.empty()) m.complain(key, "\"\" is no file");
+  if (m.text("sha256", model.sha256) && !is_checksum(model.sha256))
+    m.complain("sha256", "\"" + model.sha256.substr(0, kChecksumDigits) +
+                             "\" is no SHA-256: 64 hexadecimal digits");
+  if (is_url(model.path)) return check_url(m, key, model);
   refuse_other_schemes(m, key, model.path);
+  if (!model.sha256.empty())
+    m.complain("sha256", "is of a model that is fetched, by https:// or http://");
+  check_reachable(m, key, model.path, context);
   model.path = absolute(model.path, context);
 }
 
@@ -107,9 +135,21 @@ void read_variant(Fields& v, ModelVariant& out, const FileContext& context, Sour
 
 std::string absolute(std::string path, const FileContext& context) {
   if (path.starts_with("file://")) path.erase(0, 7);
+  if (is_url(path)) return path;
   if (path.starts_with("~/")) return context.home + path.substr(1);
+  if (path.starts_with(kModels) && !context.models.empty())
+    return context.models + path.substr(kModels.size() - 1);
   if (path.empty() || path.front() == '/' || context.folder.empty()) return path;
   return (std::filesystem::path(context.folder) / path).lexically_normal();
+}
+
+void check_reachable(Fields& f, const std::string& key, const std::string& path,
+                     const FileContext& context) {
+  if (!context.for_cluster || path.empty() || path.front() == '/' || path.starts_with("file:///"))
+    return;
+  f.complain(key, "\"" + path +
+                      "\" is on your machine, which a cluster does not reach. A model there is "
+                      "file:///models/…, in its image, or https://…");
 }
 
 void read_model(Fields& f, InferenceSpec& s, const FileContext& context, Source& source,
@@ -167,7 +207,7 @@ void read_variants(Fields& f, InferenceSpec& s, const FileContext& context, Sour
 
 void check_variants(InferenceSpec& s, const ModelCheck& check_model, const Source& source,
                     Problems& problems) {
-  const ModelSpec* first = nullptr;
+  const ModelSpec *first = nullptr, *own = nullptr;  // the function's own is the last one
   for (size_t i = 0; i < s.variants.size(); ++i) {
     ModelVariant& v = s.variants[i];
     const int batch = v.model.max_batch;
@@ -177,13 +217,14 @@ void check_variants(InferenceSpec& s, const ModelCheck& check_model, const Sourc
     }
     if (batch > 0) v.model.max_batch = batch;
     if (first == nullptr) first = &v.model;
+    if (v.device_type.empty()) own = &v.model;
     if (v.model.inputs != first->inputs || v.model.outputs != first->outputs)
       problems.push_back(source.at("spec.variants[" + std::to_string(i) + "].path") + ": " +
                          v.model.path + ": has other inputs or outputs than " + first->path +
                          "; callers do not choose between variants");
   }
   if (first != nullptr)
-    s.model = *first;
+    s.model = own != nullptr ? *own : *first;
   else
     problems.push_back(source.at("spec.variants") +
                        ": none can be served: " + s.variants.front().fault);

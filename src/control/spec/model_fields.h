@@ -9,8 +9,12 @@
 
 namespace sluice::control {
 
-// Returns the path with `~` and what is relative replaced as the context says.
+// Returns the path with `~`, `file://`, /models and what is relative replaced as the context says;
+// a URL as it is.
 std::string absolute(std::string path, const FileContext& context);
+// Complains of a path on the user's own machine, if the file is for a cluster.
+void check_reachable(Fields& f, const std::string& key, const std::string& path,
+                     const FileContext& context);
 
 void read_model(Fields& f, InferenceSpec& s, const FileContext& context, Source& source,
                 Problems& problems);

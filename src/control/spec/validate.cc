@@ -98,10 +98,12 @@ Result<void> check_feasible(const FunctionSpec& spec, const std::vector<Device>&
     return {};
   }
   const Nanos slo = spec.inference().slo.latency;
-  if (fastest && slo > Nanos(0) && slo < *fastest)
+  if (fastest && slo > Nanos(0) && slo < *fastest) {
+    const Nanos in_ms = (*fastest + Millis(1) - Nanos(1)) / Millis(1) * Millis(1);
     return invalid("slo.latency",
-                   format_duration(slo) + " is below the fastest this machine can answer (" +
-                       std::to_string(fastest->count() / 1'000) + "us on a whole device)");
+                   format_duration(slo) + " is less than the " + format_duration(in_ms) +
+                       " in which a whole device here answers at best, as was measured");
+  }
   return {};
 }
 

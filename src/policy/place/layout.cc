@@ -7,6 +7,18 @@
 
 namespace sluice::policy {
 
+Room room_of(const Instance& i, bool movable, const FunctionView* owner) {
+  return {i.id,
+          i.slice().sm,
+          i.slice().quota.request,
+          i.position(),
+          i.slice().memory,
+          movable,
+          i.slice().quota.limit,
+          owner,
+          i.arbiter};
+}
+
 bool intersect(Share a_begin, Share a_length, Share b_begin, Share b_length) {
   return a_begin < b_begin + b_length && b_begin < a_begin + a_length;
 }

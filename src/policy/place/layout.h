@@ -29,6 +29,8 @@ struct Room {
 
   bool operator==(const Room&) const = default;
 };
+// Returns the rectangle of an instance's first part.
+Room room_of(const Instance& i, bool movable, const FunctionView* owner = nullptr);
 // Returns whether two intervals of one dimension intersect.
 bool intersect(Share a_begin, Share a_length, Share b_begin, Share b_length);
 bool overlap(const Room& a, const Room& b);

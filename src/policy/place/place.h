@@ -27,6 +27,8 @@ struct PlaceRequest {
   Bytes memory = 0;                        // of each part
   int parts = 1;                           // each on a device of its own
   const Device* like = nullptr;            // only devices alike it; `complementary` takes any
+  // Only devices without the function's instances; others than `complementary` ignore it.
+  bool apart = false;
 };
 
 // The place of a part.

@@ -95,6 +95,11 @@ class Scheduler : public Layouts::Index {
     }
   }
 
+  // Returns the devices that host an instance of the function.
+  std::vector<size_t> hosts(const FunctionView* function) {
+    return functions_->hosts_of(functions_->number_of(function));
+  }
+
   // Returns the device of another part beside those of `chosen`, with its opening; nothing: none
   // takes it.
   std::optional<std::pair<size_t, Opening>> best(const Layouts& layouts,
@@ -130,7 +135,8 @@ std::vector<Spot> place_dilu(Layouts& layouts, const PlaceRequest& request) {
   auto& scheduler = layouts.index<Scheduler>();
   scheduler.refresh(layouts);
   std::vector<Spot> spots;
-  std::vector<size_t> chosen;
+  std::vector<size_t> chosen;  // by parts, or by what these have to be apart from
+  if (request.apart) chosen = scheduler.hosts(request.function);
   for (int part = 0; part < request.parts; ++part) {
     const auto best = scheduler.best(layouts, request, chosen);
     if (!best) return {};

@@ -13,9 +13,6 @@
 namespace sluice::policy {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
-
 // Devices d0, d1, … with a memory of 100.
 class Complementary : public testing::Test {
  protected:
@@ -47,10 +44,11 @@ class Complementary : public testing::Test {
   }
   // Places an instance and returns the devices of its parts: "d0 d1".
   std::string place(const std::string& name, int request, Bytes memory, int limit = 0,
-                    int parts = 1) {
+                    int parts = 1, bool apart = false) {
     const Quota quota{{request}, {std::max(limit, request)}};
     std::string found;
-    for (const Spot& s : place_dilu(layouts(), {function(name), kWhole, quota, memory, parts})) {
+    const PlaceRequest asked{function(name), kWhole, quota, memory, parts, nullptr, apart};
+    for (const Spot& s : place_dilu(layouts(), asked)) {
       Room room{.id = id(), .sm = kWhole, .quota = quota.request, .memory = memory};
       room.movable = true;
       room.limit = quota.limit;
@@ -107,6 +105,14 @@ TEST_F(Complementary, PartsMeetTheSameNeighbours) {
   EXPECT_EQ(place("b", 300, 10, 0, 2), "d0 d2");
   EXPECT_EQ(place("e", 900, 10, 0, 2), "d3 d4");
   EXPECT_EQ(place("e", 900, 10, 0, 2), "");
+}
+
+TEST_F(Complementary, ApartFromTheFunctionsOtherInstances) {
+  devices(3);
+  on(0, "a", 300, 10);
+  EXPECT_EQ(place("a", 300, 10, 0, 1, true), "d1") << "though d0 is in use";
+  EXPECT_EQ(place("a", 300, 10, 0, 2, true), "") << "one device is left";
+  EXPECT_EQ(place("a", 300, 10, 0, 1, true), "d2");
 }
 
 TEST_F(Complementary, ChangesCountAtOnce) {

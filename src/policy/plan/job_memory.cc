@@ -31,11 +31,19 @@ std::vector<double> JobMemory::now() const {
 }
 
 Nanos JobMemory::since(const std::vector<double>& at) const {
-  return at.size() == 1 ? input_.snapshot.now.time_since_epoch() - from_seconds(at[0]) : Nanos(-1);
+  return !at.empty() ? input_.snapshot.now.time_since_epoch() - from_seconds(at[0]) : Nanos(-1);
 }
 
 void JobMemory::note_change(const FunctionName& job) {
-  input_.memory.numbers[key(kChanged, to_string(job))] = now();
+  std::vector<double>& noted = input_.memory.numbers[key(kChanged, to_string(job))];
+  noted = {input_.now(), noted.size() == 2 ? noted[1] + 1 : 1};
+}
+
+int JobMemory::changes(const FunctionName& job) const {
+  const auto noted = input_.memory.numbers.find(key(kChanged, to_string(job)));
+  return noted != input_.memory.numbers.end() && noted->second.size() == 2
+             ? static_cast<int>(noted->second[1])
+             : 0;
 }
 
 bool JobMemory::changed_within(const FunctionName& job, Nanos calm) const {

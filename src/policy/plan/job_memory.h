@@ -18,6 +18,7 @@ class JobMemory {
   JobMemory(Input& input, Nanos calm);
 
   void note_change(const FunctionName& job);
+  int changes(const FunctionName& job) const;  // noted so far
   bool changed_within(const FunctionName& job, Nanos calm) const;
 
   // Returns for how long the worker has been slow without a break; 0: it is not.

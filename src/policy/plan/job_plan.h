@@ -1,5 +1,5 @@
-// JobPlan: which job has a worker on which device, as plan_elastic considers it. A plan is filled
-// greedily; plans are compared by what the jobs are expected to do. Copies share what they rest on.
+// JobPlan: which job has a worker on which device, as plan_elastic considers it. Plans are
+// compared by what the jobs are expected to do. Copies share what they rest on.
 //
 // A job does as much as its workers at the speed of the slowest, as all wait for it. A worker's
 // speed is the device's idle share, divided among the workers there. `relative` is that goodput
@@ -8,6 +8,7 @@
 // Over jobs and sites that must outlive it. Not thread-safe.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -31,8 +32,10 @@ struct JobRules {
   Share ceiling = kWhole;    // and their limit
   double least_speed = 0.1;  // a worker is started only where it has that
   double least_gain = 0.05;  // of one worker's goodput, to start another
-  double better_by = 0.1;    // its own device counts as so much faster than another
-  double alone = 1;          // goodput_alone()
+  double better_by =
+      0.1;            // a change has to do better by that; so much faster counts its own device
+  double alone = 1;   // goodput_alone()
+  double weight = 1;  // what its relative goodput counts beside that of others
 };
 
 class JobPlan {
@@ -41,6 +44,7 @@ class JobPlan {
   JobPlan(const std::vector<Job>& jobs, const std::vector<Site>& sites,
           const std::vector<JobRules>& rules);
 
+  int nodes(size_t job) const { return workers(job).nodes; }
   size_t count(size_t job) const { return devices_[job].size(); }
   const std::vector<uint32_t>& devices(size_t job) const { return devices_[job]; }  // ascending
   const std::vector<Seat>& seats(uint32_t device) const { return seats_[device]; }
@@ -58,27 +62,28 @@ class JobPlan {
   // other jobs of no higher priority use, the fastest first. Returns false, and changes nothing, if
   // there are too few.
   bool give_least(size_t job, bool share);
-  // Gives idle devices to the jobs, one after the other to the job that gains most, until no job
-  // gains enough.
-  void grow(std::span<const size_t> jobs);
+  // Returns the idle devices that could have a worker of the job, ascending.
+  std::vector<uint32_t> idle_devices(size_t job) const;
+  // Gives a job without workers so many idle devices, on as few nodes as possible; of equal ones
+  // the fastest, then those that are not on loan, where it runs now, with the least room beyond.
+  // Returns false, and changes nothing, if there are too few.
+  bool give(size_t job, int workers);
+  // The same. Gives fewer if fewer are idle, or if so many would be on more nodes of `of_a_node`
+  // devices than they have to. Returns false, and changes nothing, if it has not even its least.
+  bool give_most(size_t job, int workers, int of_a_node);
 
  private:
   struct Choice {
     uint32_t device = 0;
     Share begin;
   };
-  struct Offer {
-    bool known = false;
-    std::optional<Choice> choice;
-    int64_t gain = 0;  // millionths of one worker's goodput
-  };
   std::optional<Choice> best_device(size_t job, bool share) const;
   std::optional<Share> place(size_t job, uint32_t device) const;
+  std::map<size_t, std::vector<Choice>> idle_for(size_t job) const;
+  bool give(size_t job, int workers, std::map<size_t, std::vector<Choice>> idle);
   bool may_share(size_t job, uint32_t device) const;
-  bool enough(size_t job, const Offer& offer) const;
   const JobRules& rules(size_t job) const { return (*rules_)[job]; }
   Workers workers(size_t job, std::optional<uint32_t> without = {}) const;
-  Offer offer(size_t job) const;
   void sit(size_t job, const Choice& choice);
   void update(uint32_t device);  // the goodput of the jobs there
   void update_job(size_t job);

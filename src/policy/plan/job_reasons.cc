@@ -5,6 +5,7 @@
 #include <string>
 
 #include "policy/explain.h"
+#include "policy/loans.h"
 
 namespace sluice::policy {
 namespace {
@@ -19,6 +20,13 @@ std::string have(int workers) {
   return counted(workers, "worker") + (workers == 1 ? " has " : " have ");
 }
 
+// Empty unless the job would have more workers if its steps were known.
+std::string why_no_more(const Job& job, int workers) {
+  const int most = job.most_to_measure();
+  if (!job.state().measures_first || workers != most || most == job.most()) return "";
+  return " Its steps are measured on " + counted(workers, "worker") + " first.";
+}
+
 int before(const Job& job) {
   return static_cast<int>(job.workers.size());
 }
@@ -31,7 +39,7 @@ Reason worker_starts(const Job& job, const Device& device, double idle, const Pl
   return {rule,
           have(p.workers) + times(p.relative) + ", at " + percent(p.speed) +
               " of a free device's speed. " + device.id + " is idle for " + percent(idle) +
-              " of its time.",
+              " of its time." + why_no_more(job, p.workers),
           nonzero({{"workers", p.workers},
                    {"workers_before", had},
                    {"goodput", p.relative},
@@ -65,6 +73,8 @@ Reason job_yields(const Device& device, double lost) {
 }
 
 Reason worker_on_cordoned(const Device& device) {
+  if (device.set_apart == kGoneBack)
+    return {"server-reclaimed", "Server " + device.node + " goes back to inference.", {}};
   return {"drained-device", "Device " + device.id + " is cordoned.", {}};
 }
 

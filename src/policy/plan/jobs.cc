@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
+#include "policy/loans.h"
 #include "policy/place/layout.h"
+#include "policy/plan/job_reasons.h"
 
 namespace sluice::policy {
 namespace {
@@ -85,14 +88,22 @@ std::vector<Job> jobs_of(const Input& input) {
   return jobs;
 }
 
+BatchChoice batch_of(const Job& job, const Workers& workers) {
+  const JobView& state = job.state();
+  const double linear = workers.count * workers.speed;
+  if (!state.step) return {.batch = state.batch, .throughput = linear, .goodput = linear};
+  const auto [at, is_new] =
+      job.batches.try_emplace({workers.count, workers.nodes > 1, workers.speed});
+  if (is_new) at->second = best_batch(*state.step, workers, state.noise, range_of(job));
+  return at->second;
+}
+
 double goodput(const Job& job, const Workers& workers) {
-  const auto& state = job.state();
-  if (!state.step) return workers.count * workers.speed;
-  return best_batch(*state.step, workers, state.noise, range_of(job)).goodput;
+  return batch_of(job, workers).goodput;
 }
 
 double throughput_of(const Job& job, const Workers& workers) {
-  return best_batch(*job.state().step, workers, job.state().noise, range_of(job)).throughput;
+  return batch_of(job, workers).throughput;
 }
 
 double goodput_alone(const Job& job) {
@@ -105,9 +116,15 @@ std::vector<Site> sites_of(const Input& input, const std::vector<Job>& jobs) {
   const Snapshot& s = input.snapshot;
   std::vector<Site> sites;
   std::map<std::string_view, size_t> nodes;
+  std::set<std::string_view> inferences;
+  for (const Node& n : s.nodes)
+    if (const auto home = n.labels.find(std::string(kVirtualCluster));
+        home != n.labels.end() && home->second == kForInference)
+      inferences.insert(n.name);
   for (uint32_t d = 0; d < s.devices.size(); ++d) {
     Site site{.device = &s.devices[d]};
     site.node = nodes.try_emplace(site.device->node, nodes.size()).first->second;
+    site.lent = inferences.contains(site.device->node);
     if (site.device->drained) site.closed = "cordoned";
     if (!site.device->reachable) site.closed = "unreachable";
     std::string_view runs;  // for the instances there
@@ -176,6 +193,18 @@ void stop_unwanted(const std::vector<Job>& jobs, const Snapshot& snapshot,
     if (job.wants_workers()) continue;
     for (const Worker& w : job.workers) stop(job, w, why_unwanted(job));
   }
+}
+
+int stop_on_cordoned(const Job& job, const std::vector<Site>& sites, std::vector<Action>& actions) {
+  int staying = 0;
+  for (const Worker& w : job.workers) {
+    const Device& device = *sites[w.device].device;
+    if (device.drained && device.reachable)
+      actions.push_back(stop_worker(job, w, worker_on_cordoned(device)));
+    else
+      ++staying;
+  }
+  return staying;
 }
 
 }  // namespace sluice::policy

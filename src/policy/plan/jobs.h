@@ -2,10 +2,13 @@
 // an instance of the job with one part. Plans share these (plan_elastic, plan_fixed). Pure.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "model/action.h"
@@ -26,6 +29,9 @@ struct Job {
   std::vector<Worker> workers;
   // Those of an older revision. They leave.
   std::vector<Worker> retired;
+  // What batch_of() has found: a plan asks for the same again and again, and each is a search. By
+  // workers, whether they are on several nodes, and speed.
+  mutable std::map<std::tuple<int, bool, double>, BatchChoice> batches = {};
 
   const FunctionName& name() const { return view->spec.name; }
   const TrainingSpec& spec() const { return std::get<TrainingSpec>(view->spec.kind); }
@@ -33,11 +39,18 @@ struct Job {
   bool wants_workers() const;
   int least() const;
   int most() const;  // the largest int: no bound
+  // Those of a plan without elasticity: the most, if that is stated.
+  int asked_for() const { return spec().max_workers > 0 ? most() : least(); }
+  // The most while its steps are still to be measured: two, or its least.
+  int most_to_measure() const { return std::min(most(), std::max(least(), 2)); }
 };
 
 // Returns the input's jobs by priority (the higher first), time of submission and name.
 std::vector<Job> jobs_of(const Input& input);
 
+// Returns the best batch of so many workers, with its samples per second and goodput. A job without
+// a step model scales linearly, from 1; no batch: the job allows none for so many.
+BatchChoice batch_of(const Job& job, const Workers& workers);
 // Returns the goodput of so many workers at the speed of the slowest: samples per second × what a
 // sample brings, with the best batch. It is linear in the workers if the job has no step model, and
 // 0 if the job allows no batch for so many.
@@ -65,6 +78,7 @@ struct Site {
   // The share of its time that inference and foreign programs leave: 1 less what they used in the
   // last seconds, or, of one that was not measured, less its request.
   double idle = 1;
+  bool lent = false;         // its node is inference's, on loan
   bool used = false;         // an instance of inference, or a foreign program, is there
   int others = 0;            // workers of other bundles' jobs
   std::string closed;        // why it takes no worker; empty: it does
@@ -87,5 +101,8 @@ Action stop_worker(const Job& job, const Worker& worker, Reason reason);
 // node does not answer stays.
 void stop_unwanted(const std::vector<Job>& jobs, const Snapshot& snapshot,
                    std::vector<Action>& actions);
+
+// Appends the stops of the job's workers on cordoned devices. Returns how many workers stay.
+int stop_on_cordoned(const Job& job, const std::vector<Site>& sites, std::vector<Action>& actions);
 
 }  // namespace sluice::policy

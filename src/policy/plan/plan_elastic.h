@@ -7,17 +7,20 @@
 //
 //   1. A worker leaves where it cannot stay: its device is cordoned or inference needs it.
 //   2. A job without its least workers is given them on idle devices, or has none.
-//   3. If a job still waits, all devices are dealt anew: to each priority, the highest first, every
-//      job's least in order of submission, then device after device to the largest gain in goodput.
-//   4. Else jobs grow onto idle devices, or all are dealt anew, if the jobs that change then do
-//      better by `better_by`. A job that changed within `calm` stays as it is.
-//   5. A worker that has been slower than `least_speed` for `calm` leaves its job if that keeps its
+//   3. The sizes of all jobs of a priority are those of the largest Σ w·log(goodput), as
+//      job_weights.h and job_sizes.h have it. What a change stops counts against it, over the time
+//      that it lasts. A job that changed within `calm` stays as it is, unless another waits.
+//   4. Jobs of other sizes are placed anew, on as few nodes as possible. A job of the same size
+//      moves if other devices are faster by more than that costs.
+//   5. A job that still has none has its least from jobs with more than theirs, or shares a device.
+//   6. A worker that has been slower than `least_speed` for `calm` leaves its job if that keeps its
 //      least, as the slowest holds up the others.
 //
-// job_plan.h defines a worker's speed and a job's goodput. Gains are relative to one
-// worker on a free device, so that jobs compare. Scaling linearly is assumed of a job that was not
-// measured. A device that inference needed takes no worker for `calm`, as the inference policy may
-// decide less often than the plan.
+// job_plan.h defines a worker's speed and a job's goodput, which is relative to one worker on a
+// free device. A job that is to be measured first has at most two workers, or its least, until it
+// is; it then grows within `calm`, too. Of one that was not measured, and is not to be, linear
+// scaling is assumed. A device that inference needed takes no worker for `calm`, as the inference
+// policy may decide less often than the plan.
 #pragma once
 
 #include "model/action.h"
@@ -32,6 +35,7 @@ struct ElasticSettings {
   Share better_by{100};    // of the goodput of the jobs that change
   Share least_speed{100};  // of a free device's
   Nanos calm = Seconds(30);
+  Share short_first{500};  // e, in job_weights.h
 
   static std::span<const Setting<ElasticSettings>> settings();
 };

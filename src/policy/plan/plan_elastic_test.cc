@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "policy/plan/jobs.h"
 #include "tests/support/job_cluster.h"
 
 namespace sluice::policy {
@@ -48,6 +49,34 @@ TEST(Elastic, JobsHaveTheirBounds) {
   EXPECT_EQ(c.why("b", actions),
             "job-waits: The job needs 7 workers to begin, each on a device of its own: of 6 "
             "devices 6 have no time or memory left for it, or a job that goes before.");
+}
+
+TEST(Elastic, AJobOfAnUnknownModelIsMeasuredOnTwoWorkersAndThenGrowsAtOnce) {
+  JobCluster c(4);
+  c.job("j").job->measures_first = true;
+  const auto first = c.tick();
+  EXPECT_EQ(c.workers("j").size(), std::string("d0 d1").size());
+  EXPECT_THAT(c.why("j", first), HasSubstr("Its steps are measured on 2 workers first."));
+  for (int i = 0; i < 50; ++i) EXPECT_THAT(c.tick(), IsEmpty());
+  c.state("j").measures_first = false;
+  c.state("j").step = StepModel{.alpha_c = 0.01, .beta_c = 0.01};
+  c.state("j").batch = 64;
+  c.tick();
+  EXPECT_EQ(c.workers("j"), "d0 d1 d2 d3");
+}
+
+TEST(Elastic, AJobThatIsMeasuredFirstHasItsLeastAndKeepsWhatItHas) {
+  JobCluster c(4);
+  c.job("j", {.least = 3}).job->measures_first = true;
+  EXPECT_THAT(c.why("j", c.tick()), HasSubstr("Its steps are measured on 3 workers first."));
+  EXPECT_THAT(c.instances("j"), SizeIs(3));
+  // As after the death of a control process, which alone knew its steps.
+  JobCluster again(4);
+  again.job("j");
+  again.tick();
+  again.state("j").measures_first = true;
+  for (int i = 0; i < 50; ++i) again.tick();
+  EXPECT_EQ(again.workers("j"), "d0 d1 d2 d3");
 }
 
 TEST(Elastic, EqualJobsShareEqually) {
@@ -522,6 +551,78 @@ TEST_P(ElasticProperty, OnAConstantSnapshotItSettles) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ElasticProperty, testing::Range<uint64_t>(1, 201));
+
+// A fifth worker on another node alone would make the four slower; four do not.
+TEST(Elastic, AJobGrowsOntoAnotherNodeWhereSeveralWorkersAreWorthIt) {
+  JobCluster c(8);
+  for (int d = 0; d < 8; ++d) c.device("d" + std::to_string(d)).node = d < 4 ? "a" : "b";
+  c.job("j");
+  JobView& state = c.state("j");
+  state.step = StepModel{.alpha_c = 0.02, .beta_c = 0.01, .alpha_r = 0.02, .alpha_n = 0.4};
+  std::get<TrainingSpec>(c.view("j").spec.kind).batch = {
+      .least = 16, .most = 800, .most_local = 100};
+  state.samples = 1'000'000;
+  const auto of = [&](int workers, int nodes) {
+    const Job job{&c.view("j"), nullptr, {}, {}};
+    return goodput(job, {.count = workers, .nodes = nodes});
+  };
+  ASSERT_LT(of(5, 2), of(4, 1));
+  ASSERT_GT(of(8, 2), of(4, 1) * 1.2);
+  for (int i = 0; i < 3; ++i) c.tick();
+  EXPECT_EQ(c.workers("j"), "d0 d1 d2 d3 d4 d5 d6 d7");
+}
+
+// Inference holds the whole window of two of the four devices.
+TEST(Elastic, DevicesWithoutRoomForAWorkerDoNotCount) {
+  JobCluster c(4);
+  for (const char* d : {"d2", "d3"})
+    c.instance(std::string("full-") + d, "other", d, slice(1000, 1000));
+  c.job("a");
+  for (int i = 0; i < 3; ++i) c.tick();
+  ASSERT_EQ(c.workers("a"), "d0 d1");
+  c.job("b");
+  for (int i = 0; i < 3; ++i) c.tick();
+  EXPECT_THAT(c.instances("a"), SizeIs(1));
+  EXPECT_THAT(c.instances("b"), SizeIs(1));
+}
+
+TEST(Elastic, AFastNodeComesBeforeOneWithLessRoomBeyond) {
+  JobCluster c(6);
+  for (int d = 0; d < 6; ++d) c.device("d" + std::to_string(d)).node = d < 2 ? "a" : "b";
+  c.used("d0", 800), c.used("d1", 800);
+  c.job("j", {.most = 2});
+  c.tick();
+  EXPECT_EQ(c.workers("j"), "d2 d3");
+}
+
+TEST(Elastic, AJobLargerThanTheClusterDisturbsNoOther) {
+  JobCluster c(4);
+  c.job("big", {.least = 100});
+  c.job("a");
+  c.tick();
+  EXPECT_EQ(c.workers("a"), "d0 d1 d2 d3");
+  for (int i = 0; i < 30; ++i)
+    for (const Action& action : c.tick()) EXPECT_EQ(action.function, fn("big"));
+  c.job("b");
+  c.tick(), c.tick();
+  EXPECT_THAT(c.instances("b"), testing::Not(IsEmpty()));
+}
+
+// A long job beside a very short one: neither is left without a device.
+TEST(Elastic, NoJobIsLeftWithoutADeviceForAnothersGain) {
+  JobCluster c(2);
+  for (const char* name : {"long", "short"}) {
+    c.job(name);
+    c.state(name).step = StepModel{.alpha_c = 1, .beta_c = 1};
+    c.state(name).batch = 1;
+  }
+  c.state("long").samples = 1'000'000;
+  c.state("short").samples = 100;
+  for (int i = 0; i < 5; ++i) c.tick();
+  EXPECT_THAT(c.instances("long"), SizeIs(1));
+  EXPECT_THAT(c.instances("short"), SizeIs(1));
+  EXPECT_NE(c.workers("long"), c.workers("short"));
+}
 
 }  // namespace
 }  // namespace sluice::policy

@@ -6,20 +6,17 @@
 #include <utility>
 
 #include "policy/explain.h"
+#include "policy/plan/job_reasons.h"
 #include "policy/plan/jobs.h"
 
 namespace sluice::policy {
 namespace {
 
-int wanted(const Job& job) {
-  return job.spec().max_workers > 0 ? job.most() : job.least();
-}
-
 // Unknown or not, then seconds or epochs.
 using Length = std::pair<bool, double>;
 
 Length length_of(const Job& job) {
-  const Workers all{.count = wanted(job)};
+  const Workers all{.count = job.asked_for()};
   const double throughput = job.state().step ? throughput_of(job, all) : 0;
   if (throughput <= 0 || job.state().samples <= 0) return {true, job.spec().epochs};
   return {false, static_cast<double>(job.state().samples) / throughput};
@@ -35,24 +32,11 @@ std::vector<uint32_t> idle_devices(const Job& job, const std::vector<Site>& site
   return idle;
 }
 
-// The workers that stay; stops those on cordoned devices.
-int running(const Job& job, const std::vector<Site>& sites, std::vector<Action>& actions) {
-  int count = 0;
-  for (const Worker& w : job.workers) {
-    const Device& device = *sites[w.device].device;
-    if (device.drained && device.reachable)
-      actions.push_back(
-          stop_worker(job, w, {"drained-device", "Device " + device.id + " is cordoned.", {}}));
-    else
-      ++count;
-  }
-  return count;
-}
-
 Reason why_waiting(const Job& job, int missing, size_t idle) {
   return {"job-waits",
-          "The job needs " + counted(wanted(job), "whole device") + ", " + std::to_string(missing) +
-              " of them still; " + std::to_string(idle) + (idle == 1 ? " is idle." : " are idle."),
+          "The job needs " + counted(job.asked_for(), "whole device") + ", " +
+              std::to_string(missing) + " of them still; " + std::to_string(idle) +
+              (idle == 1 ? " is idle." : " are idle."),
           nonzero({{"missing", missing}, {"idle", static_cast<double>(idle)}})};
 }
 
@@ -70,9 +54,9 @@ void start(const Job& job, int missing, std::vector<Site>& sites, std::vector<Ac
     actions.push_back(
         start_worker(job, site, kNone, {kWhole, kWhole},
                      {"job-starts",
-                      "It is the job's turn: " + counted(wanted(job), "whole device") +
+                      "It is the job's turn: " + counted(job.asked_for(), "whole device") +
                           ". Started on " + site.device->id + ".",
-                      {{"workers", wanted(job)}}}));
+                      {{"workers", job.asked_for()}}}));
     site.taken.push_back({kNone, kWhole, &kStarting});
   }
 }
@@ -84,7 +68,8 @@ std::vector<Action> plan_fixed(const Input& input, const std::vector<Job>& jobs)
   stop_unwanted(jobs, input.snapshot, actions);
   std::vector<std::pair<const Job*, int>> served;  // with the workers that it lacks
   for (const Job& job : jobs)
-    if (job.wants_workers()) served.emplace_back(&job, wanted(job) - running(job, sites, actions));
+    if (job.wants_workers())
+      served.emplace_back(&job, job.asked_for() - stop_on_cordoned(job, sites, actions));
   const auto begun = [](const auto& s) { return s.first->workers.empty(); };
   std::ranges::stable_sort(served, {}, begun);  // those that run come first
   const Job* first = nullptr;

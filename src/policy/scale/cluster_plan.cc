@@ -11,18 +11,6 @@
 namespace sluice::policy {
 namespace {
 
-Room room_of(const Instance& i, bool movable, const FunctionView* owner = nullptr) {
-  return {i.id,
-          i.slice().sm,
-          i.slice().quota.request,
-          i.position(),
-          i.slice().memory,
-          movable,
-          i.slice().quota.limit,
-          owner,
-          i.arbiter};
-}
-
 Reason why_shifted(const Instance& before, Position to) {
   const Share quota = before.slice().quota.request;
   return {"shift",

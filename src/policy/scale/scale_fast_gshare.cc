@@ -271,7 +271,7 @@ Reason HeuristicScaler::why_unmet(double gap, double capacity, int count) const 
                                ? "another slice"
                                : "a slice that answers within " + milliseconds(best.bound());
   return shortage(plan_, load_text(capacity) + "; " + per_second(gap) + " stay uncovered: ", what,
-                  best.memory(), numbers);
+                  best.memory(), numbers, &demand_);
 }
 
 }  // namespace

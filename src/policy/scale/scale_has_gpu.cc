@@ -597,7 +597,8 @@ Reason HybridScaler::why_unmet(double gap) const {
     what = best.bound() == Nanos::max()
                ? "another slice"
                : "a slice that answers within " + milliseconds(best.bound());
-  return shortage(plan_, uncovered_text(gap), what, best.memory(), demand);
+  return shortage(plan_, uncovered_text(gap), what, best.memory(), demand,
+                  best.known() ? &demand_ : nullptr);
 }
 
 }  // namespace

@@ -179,7 +179,8 @@ bool InflessScaler::start(double missing, const std::string& because) {
   }
   plan_.unmet(demand_, missing,
               shortage(plan_, because + " Another instance could not be started: ",
-                       slice_text(narrowest, kWhole), instance_memory(plan_, demand_), numbers()));
+                       slice_text(narrowest, kWhole), instance_memory(plan_, demand_), numbers(),
+                       &demand_));
   return false;
 }
 

@@ -330,7 +330,7 @@ void SmifScaler::report_full(double missing, const std::string& because) {
   }
   plan_.unmet(demand_, missing,
               shortage(plan_, because + " Another instance could not be started: ", what, memory,
-                       numbers()));
+                       numbers(), kinds().empty() ? nullptr : &demand_));
 }
 
 // "most 42.0/s in 60 seconds".

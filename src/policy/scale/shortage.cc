@@ -17,9 +17,15 @@ std::string runs_for(const ClusterPlan& plan, const Layout& layout) {
          (function.name.empty() ? room.id : "function " + served_name(function));
 }
 
+bool is_measured(const ClusterPlan& plan, const FunctionName& f, int revision,
+                 const Device& device) {
+  return !plan.predictor().candidates(model_on(f, revision, device)).batches.empty();
+}
+
 // "3 are too full (at most …), 1 lacks memory (…), 1 is cordoned".
-std::string by_device(const ClusterPlan& plan, Bytes memory, Numbers& numbers) {
-  int full = 0, poor = 0, cordoned = 0, others = 0, away = 0;
+std::string by_device(const ClusterPlan& plan, Bytes memory, const Demand* by_profile,
+                      Numbers& numbers) {
+  int full = 0, poor = 0, cordoned = 0, others = 0, away = 0, unmeasured = 0;
   std::string first_other;
   Bytes most_memory = 0;
   const auto area = [](const std::optional<Opening>& o) {
@@ -35,6 +41,9 @@ std::string by_device(const ClusterPlan& plan, Bytes memory, Numbers& numbers) {
       ++cordoned;
     } else if (layout.runs_another()) {
       if (++others == 1) first_other = runs_for(plan, layout);
+    } else if (by_profile != nullptr &&
+               !is_measured(plan, by_profile->function(), by_profile->revision, layout.device())) {
+      ++unmeasured;
     } else if (layout.free_memory() < memory) {
       ++poor;
       most_memory = std::max(most_memory, layout.free_memory());
@@ -55,12 +64,15 @@ std::string by_device(const ClusterPlan& plan, Bytes memory, Numbers& numbers) {
   if (poor > 0)
     words.add(are(poor, " lacks", " lack") + " " + mebibytes(memory) + " of memory (at most " +
               mebibytes(most_memory) + " is free)");
+  if (unmeasured > 0)
+    words.add(are(unmeasured, " is of a type", " are of types") + " that it was never measured on");
   if (others == 1) words.add(first_other);
   if (others > 1) words.add(std::to_string(others) + " run other arbiters (" + first_other + ")");
   if (cordoned > 0) words.add(are(cordoned, " is", " are") + " cordoned");
   if (away > 0) words.add(are(away, " is", " are") + " unreachable");
   std::ranges::copy(nonzero({{"devices_full", full},
                              {"devices_without_memory", poor},
+                             {"devices_never_measured", unmeasured},
                              {"devices_of_other_arbiters", others},
                              {"devices_drained", cordoned},
                              {"devices_away", away},
@@ -87,9 +99,7 @@ std::string by_function(const ClusterPlan& plan) {
       } else if (is_worker(room)) {
         name += " (training)";
       } else if (!i.function.name.empty() &&
-                 plan.predictor()
-                     .candidates(model_on(i.function, i.revision, layout.device()))
-                     .batches.empty()) {
+                 !is_measured(plan, i.function, i.revision, layout.device())) {
         name += " (never measured)";
       }
       held[name] += static_cast<int64_t>(room.sm.permille) * room.quota.permille;
@@ -112,15 +122,16 @@ std::string by_function(const ClusterPlan& plan) {
 }  // namespace
 
 Reason shortage(const ClusterPlan& plan, std::string lead, const std::string& what, Bytes memory,
-                Numbers numbers) {
+                Numbers numbers, const Demand* by_profile) {
   Reason reason{"cluster-full", std::move(lead), std::move(numbers)};
   const size_t devices = plan.layouts().size();
   if (devices == 0) {
-    reason.text += "there is no device.";
+    reason.text += "no device is of a type that its file allows (device, deviceTypes).";
     return reason;
   }
   reason.text += "of " + counted(static_cast<int>(devices), "device") + " none has room for " +
-                 what + ": " + by_device(plan, memory, reason.numbers) + "." + by_function(plan);
+                 what + ": " + by_device(plan, memory, by_profile, reason.numbers) + "." +
+                 by_function(plan);
   const std::string_view bound = plan.layouts().placement().bound;
   if (!bound.empty()) reason.text.append(" ").append(bound);
   return reason;

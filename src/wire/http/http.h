@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "wire/http/endpoint.h"
+#include "wire/http/tls.h"
 #include "wire/json/json.h"
 
 namespace sluice::wire {
@@ -102,6 +103,8 @@ class HttpServer {
 class HttpClient {
  public:
   explicit HttpClient(Endpoint server, Nanos timeout = Seconds(30));
+  // Over TLS. `server_name`: for which the server's certificate must be; empty: its host.
+  HttpClient(Endpoint server, Nanos timeout, TlsContext tls, std::string server_name = "");
   ~HttpClient();
   HttpClient(HttpClient&&) noexcept;
   HttpClient& operator=(HttpClient&&) noexcept;

@@ -1,6 +1,6 @@
 // The connection under HTTP: a TCP or a unix socket with a deadline for its current operation.
 //
-// Names of Boost's types, for sources that speak HTTP: http_server.cc, http_client.cc and the
+// Names of Boost's types, for sources that speak HTTP: http_server.cc, http_connection.cc and the
 // node's readiness.cc.
 #pragma once
 

@@ -110,8 +110,9 @@ TEST(FunctionJson, ATrainingFunctionIsReadAsWritten) {
   EXPECT_EQ(*function_spec_from(to_json(training())), training());
   EXPECT_EQ(to_json(training())["kind"], "training");
   FunctionSpec script = training();
-  script.kind = TrainingSpec{.command = {"python3", "/train.py"}, .paused = true};
+  script.kind = TrainingSpec{.command = {"python3", "/train.py"}, .paused = true, .plan = "fifo"};
   EXPECT_EQ(*function_spec_from(to_json(script)), script);
+  EXPECT_FALSE(to_json(training()).contains("plan")) << "earlier versions did not have it";
 }
 
 TEST(FunctionJson, AFaultNamesTheFieldTheValueAndWhatIsAllowed) {

@@ -116,6 +116,7 @@ json to_json(const ModelSpec& m) {
               {"inputs", list_of(m.inputs)},
               {"outputs", list_of(m.outputs)}};
   if (m.max_batch > 0) out["max_batch"] = m.max_batch;
+  if (!m.sha256.empty()) out["sha256"] = m.sha256;
   return out;
 }
 
@@ -166,10 +167,7 @@ json to_json(const Action& a) {
   } else if (const auto* unmet = std::get_if<Unmet>(&a.what)) {
     out.update({{"gap", unmet->gap}});
   } else if (const auto* loan = std::get_if<Loan>(&a.what)) {
-    out.update({{"device", loan->device},
-                {"from", loan->from},
-                {"to", loan->to},
-                {"length_ms", loan->length.count() / 1'000'000}});
+    out.update({{"node", loan->node}, {"from", loan->from}, {"to", loan->to}});
   }
   return out;
 }
@@ -311,6 +309,7 @@ Result<ModelSpec> model_spec_from(const json& j) {
   m.inputs = f.parts("inputs", tensor_spec_from);
   m.outputs = f.parts("outputs", tensor_spec_from);
   m.max_batch = static_cast<int>(f.integer("max_batch", 0, 0, 1024));
+  m.sha256 = f.text("sha256");
   return f.finish(m);
 }
 

@@ -72,11 +72,11 @@ TEST(Json, NounsReadWhatTheyWrite) {
 
 TEST(Json, AnActionHasItsNameItsReasonAndItsFields) {
   const Action loan{{"default", "f"},
-                    Loan{"gpu0", "training", "inference", Seconds(60)},
+                    Loan{"server2", "training", "inference"},
                     {"idle", "Nothing runs there.", {{"free", 1}}}};
   EXPECT_EQ(to_json(loan).dump(),
-            R"({"action":"loan","device":"gpu0","from":"training","function":"default/f",)"
-            R"("length_ms":60000,"reason":{"numbers":[["free",1.0]],"rule":"idle",)"
+            R"({"action":"loan","from":"training","function":"default/f","node":"server2",)"
+            R"("reason":{"numbers":[["free",1.0]],"rule":"idle",)"
             R"("text":"Nothing runs there."},"to":"inference"})");
 }
 
