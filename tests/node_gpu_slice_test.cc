@@ -140,9 +140,7 @@ TEST_F(NodeWithGpus, AProgramOnOneThatWasLostWhileNoDaemonRanIsEndedByTheNext) {
     lose(*lock, 1);
   }
   node_->launch();
-  siginfo_t end{};
-  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(program), &end, WEXITED | WNOWAIT), 0);
-  EXPECT_EQ(end.si_status, SIGTERM);
+  EXPECT_EQ(ended_by(program), SIGTERM);
   const json gone = node_->wait("program", "gone");
   EXPECT_THAT(gone["error"].get<std::string>(), HasSubstr("cuda1 failed: "));
   EXPECT_EQ(gone["device_fault"], device("cuda1")["fault"]);
@@ -162,9 +160,7 @@ TEST_F(ImpatientNode, AProgramThatDoesNotHearIsKilledWhenItsTimeIsUp) {
     const Machine::Lock lock(*machine_);
     raise_xid(*lock, 1, 79);
   }
-  siginfo_t end{};
-  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(program), &end, WEXITED | WNOWAIT), 0);
-  EXPECT_EQ(end.si_status, SIGKILL);
+  EXPECT_EQ(ended_by(program), SIGKILL);
   EXPECT_EQ(node_->wait("program", "gone")["error"], "cuda1 failed: Xid 79");
 }
 

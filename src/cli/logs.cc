@@ -121,7 +121,8 @@ Result<std::vector<std::string>> read_last(Log& log, size_t lines) {
       if (fault || size <= log.at) continue;
       std::ifstream in(log.path, std::ios::binary);
       in.seekg(static_cast<std::streamoff>(log.at));
-      std::string added{std::istreambuf_iterator<char>(in), {}};
+      std::string added(size - log.at, 0);
+      added.resize(static_cast<size_t>(in.read(added.data(), std::ssize(added)).gcount()));
       added.erase(added.rfind('\n') + 1);  // whole lines
       log.at += added.size();
       for (const std::string& line : last_lines(added, kMostLines))

@@ -11,18 +11,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 #include <system_error>
 
+#include "base/read_file.h"
+
 namespace sluice::node {
 namespace {
 
-std::string read_file(const std::string& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+// Returns an empty text where there is none: groups and processes end at any time.
+std::string text_in(const std::string& path) {
+  Result<std::string> text = read_file(path);
+  return text.ok() ? std::move(*text) : "";
 }
 
 // Returns the number behind `word` at the beginning of a line; 0 without such a line.
@@ -46,13 +47,13 @@ Result<void> write_file(const std::string& path, const std::string& value) {
 
 // Writes it unless the file has that value.
 Result<void> change_file(const std::string& path, const std::string& value) {
-  std::string now = read_file(path);
+  std::string now = text_in(path);
   while (now.ends_with('\n')) now.pop_back();
   return now == value ? Result<void>() : write_file(path, value);
 }
 
 int64_t number_in(const std::string& path) {
-  return std::atoll(read_file(path).c_str());
+  return std::atoll(text_in(path).c_str());
 }
 
 bool contains(const std::string& list, const std::string& item, char separator) {
@@ -133,8 +134,8 @@ std::string parent_of(const std::string& path) {
 // A v1 cpuset takes no process before it has cores and memory nodes: it begins with its parent's.
 Result<void> inherit_cpuset(const std::string& folder) {
   for (const char* file : {"/cpuset.cpus", "/cpuset.mems"}) {
-    if (read_file(folder + file).find_first_not_of(" \n") != std::string::npos) continue;
-    std::string value = read_file(parent_of(folder) + file);
+    if (text_in(folder + file).find_first_not_of(" \n") != std::string::npos) continue;
+    std::string value = text_in(parent_of(folder) + file);
     while (!value.empty() && value.back() == '\n') value.pop_back();
     SLUICE_TRY(write_file(folder + file, value));
   }
@@ -146,7 +147,7 @@ constexpr char kLeaf[] = "host";
 
 std::vector<pid_t> processes_in(const std::string& folder) {
   std::vector<pid_t> found;
-  std::istringstream in(read_file(folder + "/cgroup.procs"));
+  std::istringstream in(text_in(folder + "/cgroup.procs"));
   for (pid_t pid; in >> pid;) found.push_back(pid);
   return found;
 }
@@ -195,7 +196,7 @@ bool Cgroups::detect_v2(const std::string& mountinfo, const std::string& own) {
     std::string base = own_folder(mount, group_of(own, ""));
     const std::string leaf = std::string("/") + kLeaf;  // an earlier daemon may have made it
     if (base.ends_with(leaf)) base.resize(base.size() - leaf.size());
-    std::string controllers = read_file(base + "/cgroup.controllers");
+    std::string controllers = text_in(base + "/cgroup.controllers");
     while (!controllers.empty() && controllers.back() == '\n') controllers.pop_back();
     if (!contains(controllers, "cpu", ' ')) continue;
     base_v2_ = base;
@@ -207,7 +208,7 @@ bool Cgroups::detect_v2(const std::string& mountinfo, const std::string& own) {
 Cgroups Cgroups::detect(const std::string& root, const std::string& proc) {
   Cgroups found;
   found.root_ = root;
-  const std::string mounts = read_file(proc + "/mountinfo"), own = read_file(proc + "/cgroup");
+  const std::string mounts = text_in(proc + "/mountinfo"), own = text_in(proc + "/cgroup");
   const std::string left =
       "; permits alone enforce the slices: a program that passes no gate is not held";
   if (!found.detect_v1(mounts, own) && !found.detect_v2(mounts, own)) {
@@ -382,7 +383,7 @@ Result<void> Cgroup::set_cores(const std::vector<int>& cores) {
 Result<void> Cgroup::take_cores_of(const Cgroup& parent) {
   if (cpuset_folder_.empty()) return {};
   return write_file(cpuset_folder_ + "/cpuset.cpus",
-                    read_file(parent.cpuset_folder_ + "/cpuset.cpus"));
+                    text_in(parent.cpuset_folder_ + "/cpuset.cpus"));
 }
 
 Result<void> Cgroup::set_weight(int programs) {
@@ -415,7 +416,7 @@ Result<void> Cgroup::set_quota(double millicores, Nanos period) {
 
 CpuQuota Cgroup::quota() const {
   if (cpu_folder_.empty()) return {};
-  std::istringstream v2(read_file(cpu_folder_ + "/cpu.max"));
+  std::istringstream v2(text_in(cpu_folder_ + "/cpu.max"));
   std::string most;
   int64_t period = 0;
   if (v2_) v2 >> most >> period;
@@ -451,11 +452,11 @@ Result<void> Cgroup::set_memory(Bytes most) {
 bool Cgroup::killed_by_memory_limit() const {
   if (memory_folder_.empty()) return false;
   if (v2_) {
-    const std::string events = read_file(memory_folder_ + "/memory.events");
+    const std::string events = text_in(memory_folder_ + "/memory.events");
     return number_after(events, "oom_kill ") > 0 && number_after(events, "oom ") > 0;
   }
-  return number_after(read_file(memory_folder_ + "/memory.oom_control"), "oom_kill ") > 0 &&
-         number_after(read_file(memory_folder_ + "/memory.failcnt"), "") > 0;
+  return number_after(text_in(memory_folder_ + "/memory.oom_control"), "oom_kill ") > 0 &&
+         number_after(text_in(memory_folder_ + "/memory.failcnt"), "") > 0;
 }
 
 std::vector<pid_t> Cgroup::processes() const {
@@ -464,7 +465,7 @@ std::vector<pid_t> Cgroup::processes() const {
 
 bool Cgroup::holds(pid_t process) const {
   const std::string place = "/" + name_;
-  std::istringstream groups(read_file("/proc/" + std::to_string(process) + "/cgroup"));
+  std::istringstream groups(text_in("/proc/" + std::to_string(process) + "/cgroup"));
   size_t hierarchies = 0;
   for (std::string line; std::getline(groups, line);)
     hierarchies += line.ends_with(place) || line.find(place + "/") != line.npos;

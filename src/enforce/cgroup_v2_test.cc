@@ -132,6 +132,21 @@ TEST_F(RecordedV2, CountsAKillAtItsOwnLimitAlone) {
   EXPECT_TRUE(group->killed_by_memory_limit());
 }
 
+// The kernel opens a file of a group that is being removed, and then refuses to read it (ENODEV).
+TEST_F(RecordedV2, AGroupThatEndsWhileItIsReadHasNoProcesses) {
+  const Cgroups cgroups = detect();
+  Result<Cgroup> group = cgroups.open("one");
+  ASSERT_TRUE(group.ok() && group->add(77).ok());
+  for (const char* file : {"cgroup.procs", "memory.events", "cpu.max"}) {
+    fs::remove(base_ + "/sluice/one/" + file);
+    fs::create_directory(base_ + "/sluice/one/" + file);  // opened, and not read either
+  }
+  EXPECT_THAT(group->processes(), ElementsAre());
+  EXPECT_THAT(cgroups.populated(), ElementsAre());
+  EXPECT_FALSE(group->killed_by_memory_limit());
+  EXPECT_FALSE(group->set_quota(480, Millis(500)).ok());
+}
+
 TEST_F(RecordedV2, KnowsWhatRunsAndRemovesWhatIsEmpty) {
   const Cgroups cgroups = detect();
   Result<Cgroup> one = cgroups.open("cpu0/one"), two = cgroups.open("cpu0/two");

@@ -1,9 +1,9 @@
 #include "gateway/admin.h"
 
 #include <algorithm>
-#include <fstream>
 
 #include "base/log.h"
+#include "base/read_file.h"
 #include "base/replace_file.h"
 #include "wire/json/routing_json.h"
 
@@ -146,10 +146,9 @@ json AdminApi::stats(uint64_t since) {
 
 void load_table(const std::string& file, Dispatcher& dispatcher, Time now) {
   if (file.empty()) return;
-  std::ifstream in(file);
-  if (!in) return;
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  const auto parsed = wire::parse_json(text);
+  const Result<std::string> text = read_file(file);
+  if (!text.ok() && text.error().kind == ErrorKind::kNotFound) return;
+  const auto parsed = text.ok() ? wire::parse_json(*text) : text.error();
   auto table = parsed.ok() ? table_from(*parsed) : Result<RoutingTable>(parsed.error());
   if (!table.ok()) {
     log::warn("routes: {}: {}: starting without", file, table.error().message);

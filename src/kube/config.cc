@@ -4,21 +4,14 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "base/read_file.h"
 #include "kube/base64.h"
 
 namespace sluice::kube {
 namespace {
 
 constexpr const char* kAccount = "/var/run/secrets/kubernetes.io/serviceaccount";
-
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return Error{ErrorKind::kUnavailable, path + ": cannot be read"};
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
 
 // "https://host:port/" → its parts.
 Result<void> read_server(const std::string& url, Config& c) {

@@ -3,12 +3,9 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <system_error>
 
+#include "base/read_file.h"
 #include "runtime/engine_builtin.h"
 #include "runtime/sample.h"
 #include "wire/http/http.h"
@@ -33,12 +30,6 @@ constexpr Engine kEngines[] = {
     {"pytorch_torchscript", load_torchscript},
 #endif
 };
-
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return Error{ErrorKind::kNotFound, path + ": " + std::generic_category().message(errno)};
-  return std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 Result<ModelFile> parse_metadata(const std::string& text, const std::string& path) {
   SLUICE_ASSIGN(json, wire::parse_json(text));

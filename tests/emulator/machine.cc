@@ -16,7 +16,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "tests/emulator/device_memory.h"
@@ -91,7 +90,8 @@ bool is_stopped(std::int32_t pid) {
   for (const auto& task :
        std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
     std::ifstream file(task.path() / "stat");
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    std::string text;
+    std::getline(file, text);
     const std::size_t name_end = text.rfind(')');
     if (name_end == std::string::npos || text.compare(name_end, 3, ") T") != 0) return false;
   }

@@ -83,11 +83,14 @@ class Node {
     std::vector<char*> argv;
     for (std::string& w : words) argv.push_back(w.data());
     argv.push_back(nullptr);
+    const Fd out(
+        open((data + "/daemon.log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     pid_ = fork();
     if (pid_ != 0) return;
+    // No memory is taken here: another thread of the test may hold the allocator's lock.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (freopen((data + "/daemon.log").c_str(), "a", stderr) == nullptr) _exit(126);
-    dup2(STDERR_FILENO, STDOUT_FILENO);
+    dup2(out.get(), STDOUT_FILENO);
+    dup2(out.get(), STDERR_FILENO);
     if (listening_.get() == 3)
       fcntl(3, F_SETFD, 0);
     else
@@ -95,12 +98,16 @@ class Node {
     execv(argv[0], argv.data());
     _exit(127);
   }
-  // Returns its exit status.
+  // Returns its exit status. One that does not end within 100 s ends the test, with its log.
   int stop(int signal) {
     kill(pid_, signal);
     return wait_for_end();
   }
   int wait_for_end() {
+    if (!ends_within(pidfd_of(pid_), Seconds(100))) {
+      std::cerr << "process " << pid_ << " does not end\n" << log();
+      std::abort();
+    }
     int status = 0;
     waitpid(pid_, &status, 0);
     pid_ = 0;

@@ -46,33 +46,48 @@ class NodeWithGpus : public EmulatedGpus {
   // Puts a child under a slice, and lets it become the program, as `sluice run` does itself.
   pid_t start_program(const std::string& on, const Start& what, const json& slice,
                       const char* id = "program") {
-    int lines[2];
-    EXPECT_EQ(pipe2(lines, O_CLOEXEC), 0);  // a daemon that starts meanwhile does not inherit it
+    int ends[2];
+    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);  // a daemon that starts meanwhile does not inherit it
     const pid_t program = fork();
-    if (program == 0) become_program(lines, what);
+    if (program == 0) become_program(ends[0], ends[1], what);
     programs_.push_back(program);
-    close(lines[0]);
+    close(ends[0]);
     const json taken = take(program, on, slice, id);
     EXPECT_EQ(taken["status"], 200) << taken;
     EXPECT_EQ(taken["preload"], json({"libsluice_cuda.so", "libsluice_nvml.so"}));
-    std::string text = "LD_LIBRARY_PATH=" SLUICE_EMULATED_DRIVER_FOLDER "\n";
-    if (what.hooked) text += "LD_PRELOAD=" SLUICE_CUDA_HOOK "\n";
+    std::string variables = variable("LD_LIBRARY_PATH", SLUICE_EMULATED_DRIVER_FOLDER);
+    if (what.hooked) variables += variable("LD_PRELOAD", SLUICE_CUDA_HOOK);
     for (const auto& [name, value] : taken["environment"].items())
-      text += name + "=" + value.get<std::string>() + "\n";
-    EXPECT_EQ(write(lines[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
-    close(lines[1]);
+      variables += variable(name, value.get<std::string>());
+    EXPECT_EQ(write(ends[1], variables.data(), variables.size()), std::ssize(variables));
+    close(ends[1]);
     return program;
   }
-  [[noreturn]] static void become_program(const int (&lines)[2], const Start& what) {
-    close(lines[1]);
-    FILE* in = fdopen(lines[0], "r");
-    char line[4096];
-    while (fgets(line, sizeof line, in) != nullptr) {
-      line[strcspn(line, "\n")] = 0;
-      putenv(strdup(line));
-    }
-    execl(what.path, what.path, what.word, nullptr);
+  static std::string variable(const std::string& name, const std::string& value) {
+    return name + "=" + value + '\0';
+  }
+  // Takes no memory: another thread of the test may hold the allocator's lock. The new variables
+  // stand before the test's own, and so are the ones that are found.
+  [[noreturn]] static void become_program(int in, int other_end, const Start& what) {
+    static std::array<char, 65536> text;
+    static std::array<char*, 1024> variables;
+    close(other_end);
+    size_t length = 0, count = 0;
+    for (ssize_t n; (n = read(in, &text[length], text.size() - length)) > 0;) length += n;
+    for (size_t at = 0; at < length; at += strlen(&text[at]) + 1) variables.at(count++) = &text[at];
+    for (char** v = environ; *v != nullptr; ++v) variables.at(count++) = *v;
+    variables.at(count) = nullptr;
+    const char* const words[] = {what.path, what.word, nullptr};
+    execve(what.path, const_cast<char**>(words), variables.data());
     _exit(127);
+  }
+
+  // Returns the signal; 0 if it has not ended within 100 s.
+  static int ended_by(pid_t program) {
+    siginfo_t end{};
+    if (!ends_within(pidfd_of(program), Seconds(100))) return 0;
+    EXPECT_EQ(waitid(P_PID, static_cast<id_t>(program), &end, WEXITED | WNOWAIT), 0);
+    return end.si_status;
   }
 
   // The span is measured.

@@ -5,10 +5,9 @@
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ssl/context.hpp>
-#include <fstream>
-#include <iterator>
 
 #include "base/log.h"
+#include "base/read_file.h"
 
 namespace sluice::wire {
 namespace {
@@ -39,12 +38,6 @@ Result<void> trust(ssl::context& context, const std::string& ca) {
   return {};
 }
 
-Result<std::string> text_of(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return Error{ErrorKind::kUnavailable, path + ": cannot be read"};
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
 }  // namespace
 
 Result<TlsContext> client_context(const TlsClientSettings& settings) {
@@ -71,11 +64,11 @@ Result<TlsContext> server_context(const TlsIdentity& own, const std::string& cli
 
 Result<TlsContext> TlsFolder::read(bool asks_clients) const {
   TlsIdentity own;
-  SLUICE_ASSIGN(certificate, text_of(path_ + "/tls.crt"));
-  SLUICE_ASSIGN(key, text_of(path_ + "/tls.key"));
+  SLUICE_ASSIGN(certificate, read_file(path_ + "/tls.crt"));
+  SLUICE_ASSIGN(key, read_file(path_ + "/tls.key"));
   std::string ca;
   if (asks_clients) {
-    SLUICE_ASSIGN(text, text_of(path_ + "/ca.crt"));
+    SLUICE_ASSIGN(text, read_file(path_ + "/ca.crt"));
     ca = std::move(text);
   }
   return server_context({std::move(certificate), std::move(key)}, ca);
