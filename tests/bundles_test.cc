@@ -39,8 +39,9 @@ const BundleCase kCases[] = {
     {.bundle = "has-gpu-paper", .settings = "cooldown: 1s", .out = "resize", .back = "resize"},
     // It answers 8 requests a second, half of that on a busy machine: all within the timeout.
     {.bundle = "fixed", .more = kSmall, .load = "2s", .rate = 20},
-    // Its way back takes the minute whose peak it remembers.
-    {.bundle = "exclusive", .more = kOneAtOnce, .out = "start"},
+    // A whole device answers 40 to 50 a second, and as many wait for no other. The way back takes
+    // the minute whose peak it remembers.
+    {.bundle = "exclusive", .more = kOneAtOnce, .out = "start", .rate = 80},
     // It counts every 15 s.
     {.bundle = "hpa",
      .settings = "stabilization: 1s",
@@ -53,8 +54,9 @@ const BundleCase kCases[] = {
      .more = kOneAtOnce,
      .out = "start",
      .back = "stop",
-     .reaches_zero = true},
-    // Its first instance may have a whole device, which answers 40 to 50 a second.
+     .reaches_zero = true,
+     .rate = 80},
+    // Its first instance may have a whole device.
     {.bundle = "fast-gshare",
      .out = "start",
      .back = "stop",
@@ -81,8 +83,9 @@ const BundleCase kCases[] = {
      .out = "start",
      .back = "stop",
      .reaches_zero = true,
-     .load = "8s"},
-    {.bundle = "infless", .out = "start", .back = "stop", .reaches_zero = true},
+     .load = "8s",
+     .rate = 80},
+    {.bundle = "infless", .out = "start", .back = "stop", .reaches_zero = true, .rate = 80},
 };
 
 // Paper settings differ in numbers alone; the plans of training jobs serve no requests.
