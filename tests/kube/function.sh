@@ -18,5 +18,6 @@ until_true 30 bash -c "! tools/cluster kubectl get pod $before -o name"
 ask --until-first 60
 [ "$(pods '.items[0].metadata.name')" != "$before" ]
 
-kubectl delete -k deploy --timeout=90s
+kubectl delete inferencefunctions --all -A
 until_true 60 bash -c '[ -z "$(tools/cluster kubectl get pods -A -l sluice.dev/function -o name)" ]'
+kubectl delete -k deploy --timeout=90s
