@@ -31,7 +31,7 @@ struct JobRules {
   Share floor;               // its workers' request
   Share ceiling = kWhole;    // and their limit
   double least_speed = 0.1;  // a worker is started only where it has that
-  double least_gain = 0.05;  // of one worker's goodput, to start another
+  double least_gain = 0.01;  // of one worker's goodput, to start another
   double better_by =
       0.1;            // a change has to do better by that; so much faster counts its own device
   double alone = 1;   // goodput_alone()

@@ -31,7 +31,7 @@ namespace sluice::policy {
 struct ElasticSettings {
   Share floor{50};         // a worker's request
   Share ceiling = kWhole;  // and its limit, not below it
-  Share least_gain{50};    // of one worker's goodput
+  Share least_gain{10};    // of one worker's goodput
   Share better_by{100};    // of the goodput of the jobs that change
   Share least_speed{100};  // of a free device's
   Nanos calm = Seconds(30);
