@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/doorbell.h"
+#include "base/system_error.h"
 #include "cli/kube_identities.h"
 #include "control/api/run.h"
 #include "control/kube/desired_objects.h"
@@ -137,7 +138,9 @@ Result<void> Leader::open_webhook() {
 }
 
 Result<void> Leader::run() {
-  fs::create_directories(tls());
+  std::error_code fault;
+  fs::create_directories(tls(), fault);
+  if (fault) return system_error(tls(), fault.value());
   SLUICE_TRY(keep_own_certificate(tls(), own_));
   kube_.spawn(renew_certificates(client(), own_, tls()));
   follow();

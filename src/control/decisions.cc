@@ -38,12 +38,11 @@ const Decision* Decisions::last(const FunctionName& f, UnixMillis now) const {
 void Decisions::record(Decision d) {
   d.fault = printable(d.fault);  // a template's words may be its model's
   if (spdlog::should_log(spdlog::level::info))
-    log::info("decision {}", nlohmann::json{{"function", to_string(d.function)},
+    log::info("decision {}", wire::text_of({{"function", to_string(d.function)},
                                             {"action", d.action},
                                             {"subject", d.subject},
                                             {"reason", wire::to_json(d.reason)},
-                                            {"fault", d.fault}}
-                                 .dump());
+                                            {"fault", d.fault}}));
   if (auto f = functions_.find(d.function); f != functions_.end()) f->second.take(d);
   recorded_.push_back(std::move(d));
 }

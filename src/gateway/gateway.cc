@@ -84,14 +84,16 @@ class Acceptor {
       socklen_t size = sizeof(peer);
       const int fd = ::accept4(listening_.native_handle(), reinterpret_cast<sockaddr*>(&peer),
                                &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
-      if (fd < 0) {
-        if (errno != EMFILE && errno != ENFILE && errno != ENOMEM) continue;
+      Socket socket(loop_.io);
+      boost::system::error_code unwatched, ignored;
+      if (fd >= 0) socket.assign(asio::generic::stream_protocol(peer.ss_family, 0), fd, unwatched);
+      if (fd < 0 || unwatched) {
+        if (fd >= 0) ::close(fd);
+        if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM) continue;
         loop_.make_room();
         co_await pause();
         continue;
       }
-      Socket socket(loop_.io, asio::generic::stream_protocol(peer.ss_family, 0), fd);
-      boost::system::error_code ignored;
       if (peer.ss_family != AF_UNIX) socket.set_option(asio::ip::tcp::no_delay(true), ignored);
       if (tls_ == nullptr)
         asio::co_spawn(loop_.io,

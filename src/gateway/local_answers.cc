@@ -86,7 +86,7 @@ void put_triton_metrics(std::string& out, const std::vector<FunctionStats>& all)
 }  // namespace
 
 LocalAnswer as_json(const json& body, int status) {
-  return {.status = status, .body = body.dump()};
+  return {.status = status, .body = wire::text_of(body)};
 }
 
 bool LocalAnswers::is_public(std::string_view target) {

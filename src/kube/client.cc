@@ -210,7 +210,13 @@ asio::awaitable<Result<Answer>> Client::send(Call call) {
     const error_code fault = co_await s.attempt(s.request_of(call), response);
     if (fault) co_return s.error_of(fault);
     const auto again = retry_after(response);
-    if (!again || tried >= s.limits.tries) co_return answer_of(response);
+    if (!again || tried >= s.limits.tries) {
+      Answer answer = answer_of(response);
+      // Such as the page of a proxy in front of it.
+      if (answer.status / 100 == 2 && !answer.body.is_object())
+        co_return Error{ErrorKind::kUnavailable, call.target + ": the answer is no object"};
+      co_return answer;
+    }
     co_await s.pause(*again);
   }
 }

@@ -62,7 +62,7 @@ class Client {
   ~Client();  // REQUIRES: its coroutines have ended, or its io_context does not run any more
   Client(const Client&) = delete;
 
-  // Returns any answer; kUnavailable or kTimeout if there is none.
+  // Returns any answer, a 2xx with an object; kUnavailable or kTimeout if there is none.
   asio::awaitable<Result<Answer>> send(Call call);
   // Returns the body of a 2xx; any other is an Error with the server's message: 404 kNotFound, 409
   // kConflict, 422 and 400 kInvalid, 401 and 403 kDenied, 429 kExhausted.

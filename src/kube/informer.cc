@@ -103,14 +103,16 @@ class Following {
   }
 
   static Error refusal(const json& status) {
-    return {status.value("code", 0) == kGone ? ErrorKind::kNotFound : ErrorKind::kInternal,
-            message_of(status)};
+    const auto code = status.find("code");
+    const bool gone = code != status.end() && *code == kGone;
+    return {gone ? ErrorKind::kNotFound : ErrorKind::kInternal, message_of(status)};
   }
 
   // kNotFound: its version is too old, and the watch has ended.
   Result<void> take(const json& event) {
-    if (event.value("kind", "") == "Status") return refusal(event);
-    const std::string type = event.value("type", "");
+    if (const auto kind = event.find("kind"); kind != event.end() && *kind == "Status")
+      return refusal(event);
+    const json type = event.value("type", json());
     const auto object = event.find("object");
     if (object == event.end() || !object->is_object())
       return Error{ErrorKind::kInternal, "an event without an object"};

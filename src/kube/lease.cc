@@ -15,8 +15,19 @@ using nlohmann::json;
 
 constexpr Nanos kDeadlinePeriod = Millis(100);
 
+// Returns "" if it is no text.
+std::string text_at(const json& object, const json::json_pointer& place) {
+  return object.contains(place) && object[place].is_string() ? object[place].get<std::string>()
+                                                             : "";
+}
+
 std::string holder_of(const json& lease) {
-  return lease.value("/spec/holderIdentity"_json_pointer, "");
+  return text_at(lease, "/spec/holderIdentity"_json_pointer);
+}
+
+int64_t transitions_of(const json& spec) {
+  const auto found = spec.find("leaseTransitions");
+  return found != spec.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
 }  // namespace
@@ -100,10 +111,10 @@ asio::awaitable<Result<void>> Lease::write(json lease, Time begun) {
 }
 
 json Lease::mine(json lease) const {
-  json spec = lease.value("spec", json::object());
+  json spec = lease.contains("spec") && lease["spec"].is_object() ? lease["spec"] : json::object();
   const std::string now = micro_time(unix_now());
   if (holder_of(lease) != settings_.identity) {
-    spec["leaseTransitions"] = spec.value("leaseTransitions", 0) + (spec.empty() ? 0 : 1);
+    spec["leaseTransitions"] = transitions_of(spec) + (spec.empty() ? 0 : 1);
     spec["acquireTime"] = now;
   }
   spec["holderIdentity"] = settings_.identity;
@@ -115,7 +126,7 @@ json Lease::mine(json lease) const {
 }
 
 bool Lease::has_expired(const json& lease) {
-  const std::string version = lease.value("/metadata/resourceVersion"_json_pointer, "");
+  const std::string version = text_at(lease, "/metadata/resourceVersion"_json_pointer);
   if (version != seen_version_) {
     seen_version_ = version;
     seen_ = clock_.now();

@@ -27,7 +27,8 @@ Result<void> put_in_front(const std::vector<std::string>& names,
                           const std::filesystem::path& folder, std::string& list) {
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
     const std::string path = folder / *name;
-    if (!std::filesystem::exists(path))
+    std::error_code unknown;
+    if (!std::filesystem::exists(path, unknown))
       return Error{ErrorKind::kInternal,
                    path + ": missing: without it a program is not held to its slice"};
     list = list.empty() ? path : path + ":" + list;

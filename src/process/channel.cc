@@ -20,6 +20,8 @@ namespace {
 
 using wire::kAwait;
 
+constexpr Nanos kLookAgain = Millis(500);  // for free descriptors
+
 // A coroutine that waits for the next message. The timer is the wait; cancelling it answers it.
 struct Waiter {
   explicit Waiter(asio::io_context& io) : timer(io) {}
@@ -33,7 +35,12 @@ struct Waiter {
 // to the next that is opened, with a fetched event of the old one. So every waiter checks again.
 
 struct Channel::State : std::enable_shared_from_this<State> {
-  State(asio::io_context& context, Fd fd) : io(context), descriptor(context, fd.release()) {}
+  // Closed if Asio cannot watch the socket, for lack of memory or of watches.
+  State(asio::io_context& context, Fd fd) : io(context), descriptor(context) {
+    boost::system::error_code fault;
+    descriptor.assign(fd.get(), fault);
+    if (!fault) fd.release();
+  }
 
   asio::awaitable<void> read_all();
   void deliver(Result<wire::Packet> packet);
@@ -129,9 +136,24 @@ Result<SocketPair> make_socket_pair() {
   return made;
 }
 
+bool watch_copy(asio::posix::stream_descriptor& watched, int fd) {
+  Fd copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!copy.valid()) return false;
+  boost::system::error_code fault;
+  watched.assign(copy.get(), fault);
+  if (fault) return false;
+  copy.release();
+  return true;
+}
+
 asio::awaitable<void> wait_for_end(asio::io_context& io, int pidfd) {
   // A descriptor of its own: the owner's may be closed before this ends.
-  asio::posix::stream_descriptor watched(io, fcntl(pidfd, F_DUPFD_CLOEXEC, 0));
+  asio::posix::stream_descriptor watched(io);
+  asio::steady_timer pause(io);
+  while (!watch_copy(watched, pidfd)) {
+    pause.expires_after(kLookAgain);
+    co_await pause.async_wait(kAwait);
+  }
   pollfd ended{watched.native_handle(), POLLIN, 0};
   for (bool looked_in_vain = true; looked_in_vain;) {
     const auto [fault] =
@@ -141,8 +163,13 @@ asio::awaitable<void> wait_for_end(asio::io_context& io, int pidfd) {
 }
 
 asio::awaitable<bool> ends_within(asio::io_context& io, int pidfd, Nanos patience) {
-  const auto watched =
-      std::make_shared<asio::posix::stream_descriptor>(io, fcntl(pidfd, F_DUPFD_CLOEXEC, 0));
+  const auto watched = std::make_shared<asio::posix::stream_descriptor>(io);
+  if (!watch_copy(*watched, pidfd)) {
+    asio::steady_timer pause(io, patience);
+    co_await pause.async_wait(kAwait);
+    pollfd now{pidfd, POLLIN, 0};
+    co_return ::poll(&now, 1, 0) == 1;
+  }
   const auto late = std::make_shared<bool>(false);
   asio::steady_timer limit(io, patience);
   limit.async_wait([watched, late](const boost::system::error_code& cancelled) {

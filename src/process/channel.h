@@ -7,6 +7,7 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <memory>
 
 #include "base/clock.h"
@@ -62,6 +63,10 @@ struct SocketPair {
   Fd ours, theirs;
 };
 Result<SocketPair> make_socket_pair();
+
+// Lets Asio watch a copy of the descriptor. Returns false for lack of descriptors, watches or
+// memory.
+bool watch_copy(asio::posix::stream_descriptor& watched, int fd);
 
 // Returns when the process behind the pidfd has ended.
 asio::awaitable<void> wait_for_end(asio::io_context& io, int pidfd);

@@ -1,6 +1,5 @@
 #include "store/gpu_store.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -93,7 +92,8 @@ Result<void> GpuStore::start_process() {
 
 // Without free descriptors a connection waits, and this loop sleeps meanwhile.
 asio::awaitable<void> GpuStore::accept_all() {
-  asio::posix::stream_descriptor listener(io_, fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0));
+  asio::posix::stream_descriptor listener(io_);
+  while (!watch_copy(listener, listener_.get())) co_await sleep(io_, kLookAgain);
   for (bool said = false;;) {
     const auto [fault] =
         co_await listener.async_wait(asio::posix::stream_descriptor::wait_read, kAwait);

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 
+#include "base/printable.h"
 #include "base/secret.h"
 #include "base/words.h"
 #include "control/api/device_names.h"
@@ -188,6 +189,11 @@ Result<Api::FunctionsRead> Api::read_functions(const wire::HttpRequest& request,
   SLUICE_ASSIGN(target, wire::parse_target(request.target()));
   const bool for_cluster = target.get("place") == "cluster";
   const std::string home = target.get("home", home_);
+  for (const std::string& path : {home, target.get("folder")})
+    if (printable(path, SIZE_MAX) != path)
+      return Error{ErrorKind::kInvalid, "folder: " + printable(path) +
+                                            ": its name has bytes that are not UTF-8, or control "
+                                            "characters: models there cannot be named"};
   const FileContext context{.file = target.get("file", "-"),
                             .folder = target.get("folder"),
                             .home = home,

@@ -20,7 +20,8 @@ constexpr size_t kShortestToken = 16;  // an API without a token would be open t
 constexpr hours kAuthorityValid{24 * 3650}, kServerValid{24 * 90};
 
 std::string data_in(const json& secret, const char* key) {
-  const json value = secret.value("data", json::object()).value(key, json());
+  const json data = secret.value("data", json());
+  const json value = data.is_object() ? data.value(key, json()) : json();
   return value.is_string() ? kube::from_base64(value.get<std::string>()).value_or("") : "";
 }
 

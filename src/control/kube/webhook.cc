@@ -35,8 +35,10 @@ void Webhook::run() {
 }
 
 wire::HttpResponse Webhook::answer(const wire::HttpRequest& request) {
-  const json review = json::parse(request.body(), nullptr, false);
-  if (!review.is_object() || !review.contains("request"))
+  const Result<json> parsed = wire::parse_json(request.body());  // bounded: anyone may ask
+  if (!parsed.ok()) return wire::error_response(parsed.error());
+  const json& review = *parsed;
+  if (!review.is_object() || !review.contains("request") || !review["request"].is_object())
     return wire::error_response(400, "an AdmissionReview with a request is wanted");
   const json admitted =
       admit(review, additions_, [this](const std::string& space) { return slices_of(space); });

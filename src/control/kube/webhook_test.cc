@@ -55,6 +55,16 @@ class WebhookTest : public KubeClientTest {
   Webhook webhook_{*client_, wire::listen_on(at_).value(), {}, clock_};
 };
 
+// Whoever reaches its port may ask, without a certificate.
+TEST_F(WebhookTest, ADeepReviewIsRefused) {
+  wire::HttpClient client(at_);
+  const std::string deep = R"({"request":{"object":)" + std::string(2'000'000, '[');
+  const auto answer = client.call(wire::http::verb::post, "/admit", deep);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->result_int(), 400);
+  EXPECT_TRUE(admits("30%"));
+}
+
 // A ReplicaSet makes many before the first of them is seen by a watch.
 TEST_F(WebhookTest, PodsThatComeAtOnceAreBoundedTogether) {
   EXPECT_TRUE(admits("30%", true));

@@ -147,10 +147,11 @@ void CheckpointCopies::forget(const FunctionName& f) const {
   std::error_code fault;
   const std::string prefix = f.name + "@";
   std::vector<std::string> paths;
-  for (const auto& entry : fs::directory_iterator(folder_ + "/" + f.space, fault))
-    if (const std::string name = entry.path().filename();
+  for (fs::directory_iterator at(folder_ + "/" + f.space, fault), end; !fault && at != end;
+       at.increment(fault))
+    if (const std::string name = at->path().filename();
         name.starts_with(prefix) && name.find(kAside) == name.npos)
-      paths.push_back(entry.path());
+      paths.push_back(at->path());
   for (const std::string& path : paths) drop_copy(path);
 }
 

@@ -106,7 +106,13 @@ Result<void> Database::run(std::string_view sql, const std::vector<SqlValue>& va
 Result<void> Database::transaction(const std::function<Result<void>()>& work) {
   if (sqlite3_get_autocommit(db_) == 0) return work();  // the outer one commits or rolls back
   SLUICE_TRY(run("BEGIN IMMEDIATE"));
-  Result<void> outcome = work();
+  Result<void> outcome;
+  try {
+    outcome = work();
+  } catch (...) {
+    (void)run("ROLLBACK");  // else nothing would ever be committed again
+    throw;
+  }
   if (outcome.ok()) outcome = run("COMMIT");
   if (!outcome.ok()) (void)run("ROLLBACK");
   return outcome;

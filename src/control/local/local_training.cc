@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/replace_file.h"
 #include "base/secret.h"
 #include "control/local/job_inputs.h"
@@ -123,7 +124,7 @@ void LocalTraining::step(Kept& job, const std::string& name) {
       add(job, name);
       look(job);
     } else {
-      job.trouble = prepared.error().message;
+      job.trouble = printable(prepared.error().message);
     }
   }
   if (done(job.taking)) {

@@ -136,7 +136,9 @@ std::string ModelCopies::for_user(std::string error, const ModelSpec& model) con
   if (model.path.empty()) return error;  // a command without a model
   if (model.format == kProgram) return error;
   const std::string copy = start_path(folder_, model);
-  if (!model.content.empty() && error.find(copy) != error.npos && !fs::exists(copy))
+  std::error_code unknown;
+  if (!model.content.empty() && error.find(copy) != error.npos && !fs::exists(copy, unknown) &&
+      !unknown)
     return "the copy of " + model.path + " is gone: apply the function's file again";
   for (size_t at = 0; (at = error.find(copy, at)) != error.npos; at += model.path.size())
     error.replace(at, copy.size(), model.path);

@@ -199,7 +199,7 @@ Result<void> Store::add_revision(const Revision& r, int serving) {
   return db_.transaction([&]() -> Result<void> {
     // An existing one of that number could not be read.
     SLUICE_TRY(db_.run("INSERT OR REPLACE INTO revisions VALUES (?,?,?,?)",
-                       {name, int64_t{r.number}, wire::to_json(r.spec).dump(), r.created}));
+                       {name, int64_t{r.number}, wire::text_of(wire::to_json(r.spec)), r.created}));
     SLUICE_TRY(
         db_.run("INSERT OR REPLACE INTO served SELECT ?1, '[]' WHERE NOT EXISTS (SELECT 1 FROM "
                 "functions WHERE name=?1)",
@@ -211,7 +211,7 @@ Result<void> Store::add_revision(const Revision& r, int serving) {
 
 Result<void> Store::replace_spec(const Revision& r) {
   return db_.run("UPDATE revisions SET spec=? WHERE function=? AND number=?",
-                 {wire::to_json(r.spec).dump(), to_string(r.function), int64_t{r.number}});
+                 {wire::text_of(wire::to_json(r.spec)), to_string(r.function), int64_t{r.number}});
 }
 
 Result<void> Store::forget_revisions(const FunctionName& f, int oldest, int serving) {
@@ -225,7 +225,7 @@ Result<void> Store::set_revisions(const FunctionName& f, int newest, int serving
     SLUICE_TRY(db_.run("UPDATE functions SET newest=?, serving=? WHERE name=?",
                        {int64_t{newest}, int64_t{serving}, to_string(f)}));
     return db_.run("INSERT OR REPLACE INTO served SELECT name, ? FROM functions WHERE name=?",
-                   {json(served).dump(), to_string(f)});
+                   {wire::text_of(served), to_string(f)});
   });
 }
 
@@ -243,7 +243,7 @@ Result<void> Store::save_profile(const Profile& p) {
       SLUICE_TRY(db_.run("DELETE FROM profiles WHERE model=? AND device_type IN ('', ?)",
                          {p.model, p.device.name}));
     return db_.run("INSERT OR REPLACE INTO profiles VALUES (?,?,?)",
-                   {p.name(), p.device.name, to_json(p).dump()});
+                   {p.name(), p.device.name, wire::text_of(to_json(p))});
   });
 }
 

@@ -28,12 +28,13 @@ Result<void> Store::write(JournalEntry& entry) {
     SLUICE_TRY(add_rates(entry.rates));
     SLUICE_TRY(add_arrivals(entry.arrivals));
     for (const auto& [key, account] : entry.accounts)
-      SLUICE_TRY(db_.run("INSERT OR REPLACE INTO accounts VALUES (?,?)", {key, account.dump()}));
+      SLUICE_TRY(
+          db_.run("INSERT OR REPLACE INTO accounts VALUES (?,?)", {key, wire::text_of(account)}));
     for (const InstanceId& id : entry.ended)
       SLUICE_TRY(db_.run("DELETE FROM instances WHERE id=?", {id}));
     for (const StoredInstance& i : entry.instances)
       SLUICE_TRY(db_.run("INSERT OR REPLACE INTO instances VALUES (?,?,?,?,?)",
-                         {i.instance.id, wire::to_json(i.instance).dump(), i.boot_id, i.pid,
+                         {i.instance.id, wire::text_of(wire::to_json(i.instance)), i.boot_id, i.pid,
                           static_cast<int64_t>(i.start_time)}));
     return {};
   });
@@ -62,8 +63,8 @@ Result<void> Store::add_decision(Decision& d) {
   SLUICE_TRY(
       db_.run("INSERT INTO decisions (at, function, action, subject, detail, reason, fault) VALUES "
               "(?,?,?,?,?,?,?)",
-              {d.at, to_string(d.function), d.action, d.subject, d.detail.dump(),
-               wire::to_json(d.reason).dump(), d.fault}));
+              {d.at, to_string(d.function), d.action, d.subject, wire::text_of(d.detail),
+               wire::text_of(wire::to_json(d.reason)), d.fault}));
   SLUICE_TRY(
       db_.each("SELECT last_insert_rowid()", {}, [&](const Row& r) { d.number = r.integer(0); }));
   if (d.number % 100 == 0)
@@ -145,7 +146,7 @@ Result<void> Store::add_arrivals(const std::vector<ArrivalHour>& hours) {
     SLUICE_TRY(db_.run("DELETE FROM arrivals WHERE function=? AND hour<?",
                        {to_string(h.function), h.hour - ArrivalHistory::kHours}));
     SLUICE_TRY(db_.run("INSERT OR REPLACE INTO arrivals VALUES (?,?,?)",
-                       {to_string(h.function), h.hour, json(h.arrivals).dump()}));
+                       {to_string(h.function), h.hour, wire::text_of(h.arrivals)}));
   }
   return {};
 }

@@ -26,6 +26,22 @@ class StoreTest : public testing::Test {
   const TemporaryFolder folder;
 };
 
+// As a file's name may have them. Else the transaction would stay open, and nothing be kept again.
+TEST_F(StoreTest, BytesThatAreNoUtf8AreReplacedAndWhatFollowsIsKept) {
+  {
+    Store store = std::move(*Store::open(path()));
+    Revision odd = revision(1);
+    odd.spec.inference().model.path = "/caf\xe9.pt";
+    EXPECT_TRUE(store.add_revision(odd, 1).ok());
+    EXPECT_TRUE(store.add_revision(revision(2), 1).ok());
+  }
+  Store store = std::move(*Store::open(path()));
+  const auto functions = *store.functions();
+  ASSERT_EQ(functions.size(), 1u);
+  EXPECT_EQ(functions[0].revisions[0].spec.inference().model.path, "/caf\uFFFD.pt");
+  EXPECT_EQ(functions[0].revisions[1], revision(2));
+}
+
 TEST_F(StoreTest, KeepsWhatItWasGiven) {
   {
     Store store = std::move(*Store::open(path()));

@@ -2,12 +2,29 @@
 
 #include <utility>
 
+#include "wire/json/json.h"
 #include "wire/json/routing_json.h"
 
 namespace sluice::control {
 
 using nlohmann::json;
 using wire::http::verb;
+
+namespace {
+
+// Of a gateway's statistics: when it began to count, and the number of this answer.
+struct Told {
+  UnixMillis started = 0;
+  int64_t number = 0;
+};
+
+Result<Told> told_by(const json& stats) {
+  wire::Fields f(stats, "stats");
+  const Told told{f.integer("started", 0, 0, INT64_MAX), f.integer("told", 0, 0, INT64_MAX)};
+  return f.finish(told);
+}
+
+}  // namespace
 
 GatewayPeer::GatewayPeer(PeerThread& thread, PeerAddress at, std::string name, OrdersWait& wait,
                          std::function<void()> on_quiet)
@@ -16,13 +33,15 @@ GatewayPeer::GatewayPeer(PeerThread& thread, PeerAddress at, std::string name, O
 ObservedGateway GatewayPeer::observe() {
   ObservedGateway g{.name = name_};
   const auto stats = calls_.take_poll();
-  if (stats) fault_ = stats->ok() ? "" : stats->error().message;
-  if (stats && stats->ok()) {
-    const auto started = (*stats)->value("started", UnixMillis{0});
+  const Result<Told> told = !stats        ? Result<Told>(Told{})
+                            : stats->ok() ? told_by(**stats)
+                                          : Result<Told>(stats->error());
+  if (stats) fault_ = told.ok() ? "" : told.error().message;
+  if (stats && told.ok()) {
     // A restarted gateway counts from zero: request full statistics next.
-    const bool whole = told_ == 0 || started == started_;
-    told_ = whole ? (*stats)->value("told", int64_t{0}) : 0;
-    started_ = started;
+    const bool whole = told_ == 0 || told->started == started_;
+    told_ = whole ? told->number : 0;
+    started_ = told->started;
     seen_ = unix_now();
     if (whole) take_stats(**stats, g);
   }

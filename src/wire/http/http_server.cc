@@ -180,8 +180,14 @@ bool HttpServer::State::accept_waiting(int most) {
     const int fd = ::accept4(listening.native_handle(), reinterpret_cast<sockaddr*>(&peer), &size,
                              SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
-    auto c = std::make_unique<Connection>(
-        Socket(io, asio::generic::stream_protocol(peer.ss_family, 0), fd));
+    Socket socket(io);
+    boost::system::error_code unwatched;
+    socket.assign(asio::generic::stream_protocol(peer.ss_family, 0), fd, unwatched);
+    if (unwatched) {
+      ::close(fd);
+      return false;
+    }
+    auto c = std::make_unique<Connection>(std::move(socket));
     if (!stopping && open.size() >= limits.connections) evict(*idlest(nullptr, false));
     enter(*c, Phase::kAwaitsRequest);
     open.insert(c.get());

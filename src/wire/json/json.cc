@@ -363,6 +363,10 @@ Result<Reason> reason_from(const json& j) {
   return f.finish(r);
 }
 
+std::string text_of(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 // ---- Fields ----------------------------------------------------------------------------------
 
 Fields::Fields(const json& object, std::string_view what) : object_(object), what_(what) {

@@ -16,6 +16,9 @@ namespace sluice::wire {
 // Parses a text. Returns kInvalid with the position of the error. Nesting is bounded to 64 levels.
 Result<nlohmann::json> parse_json(std::string_view text);
 
+// Returns a text of one line. Bytes that are not UTF-8, as a file's name may have, become "\uFFFD".
+std::string text_of(const nlohmann::json& value);
+
 nlohmann::json to_json(const Slice&);
 nlohmann::json to_json(const Position&);
 nlohmann::json to_json(const DeviceLink&);
