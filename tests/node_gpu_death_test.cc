@@ -16,8 +16,6 @@
 namespace sluice {
 namespace {
 
-using testing::HasSubstr;
-
 // Before the node is started.
 struct PlanOfTheDaemon {
   PlanOfTheDaemon() { setenv(kStepsVariable, plan_.environment(Role::kDaemon).c_str(), 1); }
