@@ -443,7 +443,7 @@ TEST_F(PlatformProgram, WhatForksAwayEndsWithIt) {
                 .code,
             0);
   wait_until_ready(p);
-  EXPECT_EQ(processes_with(word), 1);
+  EXPECT_TRUE(eventually("its child to begin", [&] { return processes_with(word) == 1; }));
   ASSERT_EQ(p.cli({"delete", "f"}).code, 0);
   EXPECT_TRUE(eventually("its child to end", [&] { return processes_with(word) == 0; }));
 }

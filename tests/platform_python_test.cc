@@ -79,8 +79,10 @@ TEST_F(PlatformPython, TheExampleServesAndScalesByForks) {
   ASSERT_EQ(changed.code, 0) << changed.err;
   platform.wait_until_settled("torch-server", 1);
   const pid_t first = platform.a_pid("torch-server");
+  // More than any machine answers, so that all connections wait at once: a rate that three
+  // instances need on one machine is little for a faster one.
   auto load = std::async(std::launch::async, [&] {
-    return platform.cli({"load", "torch-server", "--rate", "200", "--duration", "15s", "--body",
+    return platform.cli({"load", "torch-server", "--rate", "3000", "--duration", "5s", "--body",
                          body, "--connections", "16", "--max-failures", "100"});
   });
   wait_for_ready(3);

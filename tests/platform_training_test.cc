@@ -24,7 +24,7 @@ json job_when(const Platform& p, const std::function<bool(const json&)>& wanted)
 }
 
 TEST(TrainingFunction, IsTrainedThroughAPauseAndAKillAndThenServed) {
-  Platform p({"--runtime", program("sluice-runtime")});
+  Platform p({"--runtime", program("sluice-runtime"), "--devices", "small=4x400m"});
   const std::string file = p.data + "/digits.yaml";
   std::ofstream(file) << "apiVersion: sluice.dev/v1alpha1\n"
                          "kind: TrainingFunction\n"

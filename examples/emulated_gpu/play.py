@@ -171,6 +171,16 @@ def table(report, results, policy):
     return rows
 
 
+def left_on_failed(platform, patience_s):
+    """The instances that serve on the GPU that has failed: each until another is ready in its place."""
+    end = time.monotonic() + patience_s
+    while left := [i for i in platform.get("instances") if i["device"] == FAILS and i["state"] == "ready"]:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.2)
+    return left
+
+
 def run(built, policy, seconds, slices):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-gpus-"))
     folder.chmod(0o755)  # instances have users of their own
@@ -183,8 +193,7 @@ def run(built, policy, seconds, slices):
         platform.show("apply", "--wait", "-f", str(files))
         results, (worst, most), busy = play(platform, seconds)
         platform.show("get", "decisions", keep=lambda line: "created" not in line)
-        left = [i for i in platform.get("instances")
-                if i["device"] == FAILS and i["state"] == "ready"]
+        left = left_on_failed(platform, patience_s=60)
         arbiters = sorted({i["arbiter"] for i in platform.get("instances")})
         figures = {"policy": policy, "arbiters": arbiters, "left_on_failed_gpu": len(left), "host_percent": 100 * busy / os.cpu_count(),
                    "over_limit_percent": worst, "most_used_percent": most,
