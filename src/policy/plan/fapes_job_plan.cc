@@ -45,8 +45,7 @@ class BestPlan {
         sizes_(sizes),
         rules_(rules),
         round_(seconds(rules.round)),
-        work_(
-            std::min(job.left(), sizes.throughput * round_ * std::max(board.rounds() / 2.0, 1.0))),
+        work_(std::min(job.left(), sizes.throughput * round_ * most_rounds(board))),
         units_(static_cast<size_t>(rules.units)),
         cheapest_(board.rounds() + 1, kInfinity) {
     for (size_t r = board.rounds(); r-- > 0;)
@@ -68,6 +67,12 @@ class BestPlan {
   }
 
  private:
+  // That a plan lasts at its fastest size. A longer job's end is beyond the board; half of it is
+  // left for slower sizes and for waiting.
+  static double most_rounds(const Board& board) {
+    return std::max(static_cast<double>(board.rounds()) / 2, 1.0);
+  }
+
   // Extends the plan that ends in a cell by one round, in all ways.
   void go_on(size_t round, const PlanCell& cell, size_t index) {
     if (least_total(round, cell) >= best_total_) return;
