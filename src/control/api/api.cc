@@ -189,13 +189,14 @@ Result<Api::FunctionsRead> Api::read_functions(const wire::HttpRequest& request,
   SLUICE_ASSIGN(target, wire::parse_target(request.target()));
   const bool for_cluster = target.get("place") == "cluster";
   const std::string home = target.get("home", home_);
-  for (const std::string& path : {home, target.get("folder")})
+  const std::string folder = target.get("folder");
+  for (const auto& [key, path] : {std::pair("home", home), std::pair("folder", folder)})
     if (printable(path, SIZE_MAX) != path)
-      return Error{ErrorKind::kInvalid, "folder: " + printable(path) +
+      return Error{ErrorKind::kInvalid, std::string(key) + ": " + printable(path) +
                                             ": its name has bytes that are not UTF-8, or control "
                                             "characters: models there cannot be named"};
   const FileContext context{.file = target.get("file", "-"),
-                            .folder = target.get("folder"),
+                            .folder = folder,
                             .home = home,
                             .models = for_cluster ? "" : folder_of_models(home),
                             .for_cluster = for_cluster};

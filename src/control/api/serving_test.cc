@@ -84,7 +84,8 @@ class ServingOverMemory : public testing::Test {
     });
   }
 
-  wire::HttpResponse ask(verb method, const std::string& target, const std::string& body = "") {
+  wire::HttpResponse ask(verb method, const std::string& target, const std::string& body = "",
+                         unsigned status = 200) {
     wire::HttpRequest request(method, target, 11);
     request.body() = body;
     std::optional<wire::HttpResponse> response;
@@ -94,7 +95,7 @@ class ServingOverMemory : public testing::Test {
                      response = std::move(answer);
                    });
     while (!response) io.run_one();
-    EXPECT_EQ(response->result_int(), 200u) << response->body();
+    EXPECT_EQ(response->result_int(), status) << response->body();
     return std::move(*response);
   }
   json get(const std::string& target) { return json::parse(ask(verb::get, target).body()); }
@@ -155,6 +156,16 @@ TEST_F(ServingOverMemory, APrometheusFindsTheReadyInstancesThatHaveMetrics) {
   EXPECT_EQ(cluster.pages[0].path, "/metrics");
   ask(verb::delete_, "/v1/functions/team/p");
   EXPECT_EQ(get("/v1/metrics/targets"), json::array()) << "it drains";
+}
+
+TEST_F(ServingOverMemory, AFolderThatNoTextCanNameIsRefusedByItsField) {
+  for (const std::string key : {"home", "folder"})
+    for (const std::string path : {"/a%ff", "/a%0Ab"}) {
+      const auto refused =
+          ask(verb::post, "/v1/functions?" + key + "=" + path, kFunction, 400).body();
+      EXPECT_NE(refused.find(key + ": /a"), std::string::npos) << refused;
+    }
+  EXPECT_EQ(get("/v1/functions"), json::array());
 }
 
 TEST_F(ServingOverMemory, AFunctionsAlikeInstancesAreAGroup) {
