@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ struct ListRules {
   int least_devices = 1, most_devices = 0;
   double speed = 1, scale = 1;  // arrivals are so much closer, lengths are multiplied
   std::string policy, plan;
+  std::map<std::string, std::string> settings;  // of the plan
 };
 
 class JobReader {
@@ -48,7 +50,8 @@ class JobReader {
   void job(control::Fields& f);
   void devices_of(control::Fields& f, int& least, int& most) const;
   void policy(control::Fields& f, std::string& out) const;
-  void plan(control::Fields& f, std::string& out) const;
+  void plan(control::Fields& f, std::string& out,
+            std::map<std::string, std::string>& settings) const;
   void list(control::Fields& f);
   void list_columns(control::Fields& f, ListRules& rules);
   void list_models(control::Fields& f, ListRules& rules);

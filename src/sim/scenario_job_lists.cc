@@ -21,7 +21,7 @@ void JobReader::list(Fields& f) {
   f.integer("length", rules.length, 1, kMostEpochs);
   devices_of(f, rules.least_devices, rules.most_devices);
   policy(f, rules.policy);
-  plan(f, rules.plan);
+  plan(f, rules.plan, rules.settings);
   f.number("speed", rules.speed, 0.001, 100'000);
   f.number("scale", rules.scale, 1e-6, 1000);
   int skip = 0, most = static_cast<int>(kMostJobs);
@@ -113,6 +113,7 @@ bool JobReader::listed_job(Fields& f, const ListRules& rules, const trace::Liste
       !row.name.empty() ? row.name : model->name + "-" + std::to_string(out_.jobs.size());
   job.spec.priority = row.priority;
   job.spec.policy = rules.policy;
+  job.spec.policy_settings = rules.settings;
   job.spec.device = "any";
   job.spec.kind = std::move(training);
   return add(f, "file", std::move(job));

@@ -138,7 +138,7 @@ void JobReader::job(Fields& f) {
   devices_of(f, training.min_workers, training.max_workers);
   f.integer("priority", job.spec.priority, -1000, 1000);
   policy(f, job.spec.policy);
-  plan(f, training.plan);
+  plan(f, training.plan, job.spec.policy_settings);
   if (f.has("model")) {
     const std::string name = read_word(f, "model");
     if (const JobModel* known = find_model(name))
@@ -168,9 +168,16 @@ void JobReader::policy(Fields& f, std::string& out) const {
   f.complain("policy", not_found("policy", out, known));
 }
 
-void JobReader::plan(Fields& f, std::string& out) const {
+void JobReader::plan(Fields& f, std::string& out,
+                     std::map<std::string, std::string>& settings) const {
   if (f.text("plan", out) && policy::find_plan(out) == nullptr)
     f.complain("plan", not_found("plan", out, policy::plan_names()));
+  f.texts("settings", settings);
+  if (settings.empty()) return;
+  if (const policy::Plan* plan = policy::find_plan(out); plan == nullptr)
+    f.complain("settings", "are those of a plan, which `plan` must name");
+  else if (const auto set = plan->settings.with(settings); !set.ok())
+    f.complain("settings", set.error().message);
 }
 
 // Returns false after a problem that the jobs behind it would have as well.

@@ -70,7 +70,8 @@ TEST_F(ScenarioJobs, AreReadWithTheirModelOrWithTheirOwnFields) {
 TEST_F(ScenarioJobs, OfAListLastTheirEpochsOrTheirTimeOnTheirDevices) {
   write("time,model,epochs,gpus,hours\n0,m,2.5,1,\n10,m,,2,30\n99,m,1,1,\n200,m,1,1,\n");
   const auto s = read(kModel +
-                      "  jobLists:\n    - {file: jobs.csv, scale: 2, speed: 2, plan: sjf,"
+                      "  jobLists:\n    - {file: jobs.csv, scale: 2, speed: 2, plan: fapes,"
+                      " settings: {kappa: 0.5},"
                       " columns: {submit: time, devices: gpus, duration: hours}}\n");
   ASSERT_TRUE(s.ok()) << s.error().message;
   ASSERT_EQ(s->jobs.size(), 3u) << "the last one comes after the end";
@@ -78,7 +79,8 @@ TEST_F(ScenarioJobs, OfAListLastTheirEpochsOrTheirTimeOnTheirDevices) {
   EXPECT_EQ(s->jobs[0].model.samples * s->jobs[0].spec.training().epochs, 5000);
   EXPECT_EQ(s->jobs[1].arrives, Seconds(5));
   const ScenarioJob& timed = s->jobs[1];
-  EXPECT_EQ(timed.spec.training().plan, "sjf");
+  EXPECT_EQ(timed.spec.training().plan, "fapes");
+  EXPECT_EQ(timed.spec.policy_settings, (std::map<std::string, std::string>{{"kappa", "0.5"}}));
   EXPECT_EQ(timed.spec.training().max_workers, 2);
   // The largest batch has the best throughput, also by goodput at φ = 20: {400}? See the model.
   const double rate = best_batch(timed.model.step, {.count = 2}, 20, timed.model.batch).throughput;
@@ -110,6 +112,10 @@ TEST_F(ScenarioJobs, FaultsNameTheFieldTheValueAndWhatIsAllowed) {
   EXPECT_THAT(fault(kModel + job + ", policy: fofi}\n"), HasSubstr("policy 'fofi' not found"));
   EXPECT_THAT(fault(kModel + job + ", plan: fofi}\n"),
               HasSubstr("spec.jobs[0].plan: plan 'fofi' not found"));
+  EXPECT_THAT(fault(kModel + job + ", settings: {kappa: 1}}\n"),
+              HasSubstr("spec.jobs[0].settings: are those of a plan, which `plan` must name"));
+  EXPECT_THAT(fault(kModel + job + ", plan: fapes, settings: {kappa: -1}}\n"),
+              HasSubstr("spec.jobs[0].settings: "));
   EXPECT_THAT(fault(kModel + "  jobs:\n    - {name: a, length: 1, model: n}\n"),
               HasSubstr("spec.jobs[0].model: model 'n' not found; there is m"));
   EXPECT_THAT(fault(kModel + job + "}\n    - {name: a, length: 1, model: m}\n"),
