@@ -14,8 +14,9 @@ ask --rate 20 --seconds 5
 pods() { kubectl get pods -l sluice.dev/function=mlp -o "jsonpath={$1}"; }
 before=$(pods '.items[0].metadata.name')
 kill_program default "$before" sluice-runtime
-until_true 30 bash -c "! tools/cluster kubectl get pod $before -o name"
 ask --until-first 60
+# A kubelet removes dead containers that it has lost sight of once a minute, and their Pod after that.
+until_true 120 bash -c "! tools/cluster kubectl get pod $before -o name"
 [ "$(pods '.items[0].metadata.name')" != "$before" ]
 
 kubectl delete inferencefunctions --all -A
