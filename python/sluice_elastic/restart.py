@@ -2,7 +2,7 @@
 
     python3 -m sluice_elastic.restart COMMAND...
 
-Whenever the job's workers change, each ends its script (SIGTERM, then SIGKILL after 15 s) and runs it again
+Whenever the job's workers change, each ends its script (SIGTERM, then SIGKILL after 11 s) and runs it again
 with the new RANK and WORLD_SIZE. The script goes on from its own checkpoints; JOB_ARTIFACTS names a folder
 that all of the job's workers can write to, and that is there until the job is deleted. The job has finished
 once the script has ended with 0 on every rank.

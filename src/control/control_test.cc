@@ -539,14 +539,16 @@ TEST_F(ControlTest, AJobsSettingsOfAnotherPlanAreWarnedOf) {
               ElementsAre(testing::HasSubstr("policy.settings: have no effect under plan fifo")));
 }
 
-TEST_F(ControlTest, AnotherPlanIsNoNewRevisionOfAJob) {
+TEST_F(ControlTest, AnotherPlanOrPolicyIsNoNewRevisionOfAJob) {
   FunctionSpec job{.name = {.name = "j"}, .kind = TrainingSpec{.command = {"/bin/train"}}};
   ASSERT_TRUE(Requests(*control).apply({job}, false, wall).ok());
-  job.training().plan = "sjf";
+  job.training().plan = "fapes";
+  job.policy = "dilu";
+  job.policy_settings = {{"kappa", "0.1"}};
   const auto applied = Requests(*control).apply({job}, false, wall);
   ASSERT_TRUE(applied.ok()) << applied.error().message;
   EXPECT_EQ(applied->at(0).revision, 1);
-  EXPECT_EQ(spec_of(control->functions().at(job.name).stored, 1).training().plan, "sjf");
+  EXPECT_EQ(spec_of(control->functions().at(job.name).stored, 1), job);
 }
 
 TEST_F(ControlTest, ALeastOfZeroIsWarnedOfWhereOneAlwaysStays) {

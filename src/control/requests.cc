@@ -82,6 +82,8 @@ void take_over_running(FunctionSpec& running, const FunctionSpec& wanted) {
     return;
   }
   running.priority = wanted.priority;
+  running.policy = wanted.policy;
+  running.policy_settings = wanted.policy_settings;
   running.training().min_workers = wanted.training().min_workers;
   running.training().max_workers = wanted.training().max_workers;
   running.training().paused = wanted.training().paused;

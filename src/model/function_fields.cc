@@ -250,7 +250,7 @@ constexpr FunctionField kTraining[] = {
     {.name = "dataset",
      .stored = "dataset",
      .slot = [](FunctionSpec& s) -> Slot { return &s.training().dataset; },
-     .unset = "none",
+     .unset = "must stand, or `command`",
      .meaning = "a folder of arrays `NAME.npy`, whose first dimension counts the samples; in the "
                 "order of their names, or of `index.json`: `{\"arrays\": […]}`"},
     {.name = "length",
@@ -291,7 +291,7 @@ constexpr FunctionField kTraining[] = {
      .slot = [](FunctionSpec& s) -> Slot { return &s.training().batch.most_local; },
      .least = 1,
      .most = kMany,
-     .unset = "the platform's",
+     .unset = "no bound",
      .meaning = "samples of a step, of one worker"},
     {.name = "learningRate",
      .stored = "learning_rate",
