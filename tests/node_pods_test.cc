@@ -212,6 +212,9 @@ TEST_F(NodePods, OneThatNeverComesSaysWhatItsPodWaitsFor) {
   EXPECT_EQ(reserve("waits", 100)["status"], 202);
   kubelet->schedule("waits");
   kubelet->say("waits", {{"why", "Unschedulable: 0/2 nodes are available"}});
+  EXPECT_EQ(reserve("fetches", 100)["status"], 202);
+  kubelet->schedule("fetches");
+  kubelet->say("fetches", {{"prepares", true}});
   EXPECT_EQ(node->wait("none", "gone")["error"],
             "did not start within 1 s: its Pod has not appeared");
   const json gone = node->wait("waits", "gone");
@@ -219,6 +222,10 @@ TEST_F(NodePods, OneThatNeverComesSaysWhatItsPodWaitsFor) {
             "did not start within 1 s: its Pod default/waits is Pending: "
             "Unschedulable: 0/2 nodes are available");
   EXPECT_EQ(gone["node_fault"], true);
+  node->wait("fetches", "starting");
+  kubelet->say("fetches", {{"prepares", false}});
+  EXPECT_EQ(node->wait("fetches", "gone")["error"],
+            "did not start within 1 s: its Pod default/fetches is Pending");
   EXPECT_EQ(reserve("rest", 1000)["status"], 202);
 }
 

@@ -45,6 +45,7 @@ node::PodStatus status_of(const PodObject& pod) {
           .why = pod.why(),
           .ip = pod.ip,
           .containers = pod.containers,
+          .prepares = pod.prepares,
           .leaves = pod.deleting,
           .ended = pod.phase == "Succeeded" || pod.phase == "Failed"};
 }

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 
@@ -29,10 +31,10 @@ struct FetchFlags {
   std::string to, cache, description;
 };
 
-// Of the node's cache. The next Pod of the model waits for this one, and finds the file.
-Result<Fd> take_turn(const std::string& cache) {
-  Fd lock(::open((cache + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock.valid() || flock(lock.get(), LOCK_EX) != 0) return system_error(cache);
+// `how`: of flock.
+Result<Fd> locked(const std::string& file, int how) {
+  Fd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock.valid() || flock(lock.get(), how) != 0) return system_error(file);
   return lock;
 }
 
@@ -51,10 +53,14 @@ Result<std::string> copy(const std::string& from, const std::string& to) {
   return hash.hex();
 }
 
-// By way of the cache. What lies there is not trusted: the copy has the checksum, or it is fetched.
+// By way of the node's cache. What lies there is not trusted: the copy has the checksum, or it is
+// fetched. The next Pod of the model waits for this one, and finds the file; those of other models
+// do not.
 Result<void> fetch_by_cache(const FetchFlags& f, const std::string& part) {
-  const Result<Fd> turn = take_turn(f.cache);
-  if (!turn.ok()) return turn.error();
+  SLUICE_ASSIGN(all, locked(f.cache + "/lock", LOCK_SH));
+  std::string name = f.model.sha256;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  SLUICE_ASSIGN(turn, locked(f.cache + "/" + name + ".lock", LOCK_EX));
   control::ModelFetch kept({.folder = f.cache});
   for (bool again = true;; again = false) {
     SLUICE_ASSIGN(path, kept.file(f.model));
@@ -65,7 +71,10 @@ Result<void> fetch_by_cache(const FetchFlags& f, const std::string& part) {
     std::error_code fault;
     fs::remove(path, fault);
   }
-  kept.sweep();
+  all.reset();
+  turn.reset();
+  const auto alone = locked(f.cache + "/lock", LOCK_EX | LOCK_NB);
+  if (alone.ok()) kept.sweep();
   return {};
 }
 

@@ -146,7 +146,9 @@ Result<void> Leader::run() {
   follow();
 
   SLUICE_ASSIGN(store, control::Store::open(settings_.data + "/control.db"));
-  control::ModelCopies files(settings_.data + "/models", control::check_model_file);
+  // One slow server holds up no other function's file.
+  control::ModelCopies files(settings_.data + "/models", control::check_model_file, {}, {},
+                             Seconds(2));
   control::KubeModels models(files);
   control::ProfileObjects profiles(client(), writer_, own_.space);
   control::DesiredObjects desired(client(), functions_, writer_, profiles);

@@ -180,8 +180,10 @@ TEST_F(InformerTest, KeepsItsCopyWhileTheServerIsAway) {
   server_.break_watches();
   server_.put(kThings, thing("b", 2));
   EXPECT_EQ(copy(), "a=1");
+  EXPECT_TRUE(eventually("it knows that", [&] { return !things_.current(); }));
   server_.refuse({});
   EXPECT_TRUE(becomes("a=1 b=2"));
+  EXPECT_TRUE(eventually("and that it is back", [&] { return things_.current(); }));
 }
 
 TEST_F(InformerTest, AnObjectThatCannotBeReadIsNotInTheCopy) {

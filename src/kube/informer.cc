@@ -88,6 +88,7 @@ class Following {
       const json event = json::parse(line, nullptr, false);
       if (!event.is_object()) return;
       const Result<void> taken = take(event);
+      if (taken.ok() && !told) sink_.current(true);
       told |= taken.ok();
       if (taken.ok()) return;
       gone |= taken.error().kind == ErrorKind::kNotFound;

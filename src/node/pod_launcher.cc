@@ -70,10 +70,13 @@ asio::awaitable<Result<Newborn>> PodLauncher::bear(const InstanceRecord& asked, 
     if (*found)
       if (Result<Fd> pidfd = open_process(**found); pidfd.ok())
         co_return Newborn{**found, std::move(*pidfd), Channel(), 0};
-    if (!pods_.current()) give_up = clock_.now() + ready_patience_;
+    // A model of many gigabytes takes what its server takes; `sluice kube fetch` gives up by
+    // itself.
+    const std::optional<PodStatus> pod = pods_.find(space, id);
+    if (!pods_.current() || (pod && pod->prepares)) give_up = clock_.now() + ready_patience_;
     if (clock_.now() >= give_up)
-      co_return Error{ErrorKind::kTimeout, "did not start" + within_seconds(ready_patience_) +
-                                               described(pods_.find(space, id))};
+      co_return Error{ErrorKind::kTimeout,
+                      "did not start" + within_seconds(ready_patience_) + described(pod)};
     timer.expires_after(kPollEvery);
     co_await timer.async_wait(wire::kAwait);
   }

@@ -24,8 +24,9 @@ struct PodStatus {
   // The runtime's ids, as "CONTAINER" of "containerd://CONTAINER", of the containers that have
   // started. Never of the sandbox. The model server is one of them.
   std::vector<std::string> containers;
-  bool leaves = false;  // it is being deleted: the kubelet has asked it to end
-  bool ended = false;   // its containers have ended for good, or it has been deleted
+  bool prepares = false;  // an init container runs, which fetches its model
+  bool leaves = false;    // it is being deleted: the kubelet has asked it to end
+  bool ended = false;     // its containers have ended for good, or it has been deleted
 
   bool operator==(const PodStatus&) const = default;
 };

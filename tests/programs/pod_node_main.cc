@@ -30,6 +30,7 @@ void read(const std::string& path, PodsInMemory& pods) {
                   .why = one.value("why", ""),
                   .ip = one.value("ip", ""),
                   .containers = one.value("containers", std::vector<std::string>()),
+                  .prepares = one.value("prepares", false),
                   .leaves = one.value("leaves", false),
                   .ended = one.value("ended", false)});
 }

@@ -10,6 +10,7 @@ namespace sluice::control {
 namespace {
 
 constexpr Nanos kFirstPause = Millis(100), kLongestPause = Seconds(5);
+constexpr Nanos kLongestPauseOfOne = Seconds(10);
 
 }  // namespace
 
@@ -41,11 +42,18 @@ void ObjectWriter::wake() {
   news_.cancel();
 }
 
-// Takes the first write whose key no other run() writes; the key is under way from then on.
-std::optional<ObjectWriter::Write> ObjectWriter::next() {
+// Takes the first write that is due and whose key no other run() writes; the key is under way from
+// then on. `any_later`: some wait for their next try.
+std::optional<ObjectWriter::Write> ObjectWriter::next(bool& any_later) {
   const std::lock_guard lock(mutex_);
-  const auto found =
-      std::ranges::find_if(order_, [&](const std::string& k) { return !under_way_.contains(k); });
+  const Moment now = Moment::clock::now();
+  any_later = false;
+  const auto found = std::ranges::find_if(order_, [&](const std::string& k) {
+    if (under_way_.contains(k)) return false;
+    const bool due = calls_.at(k).not_before <= now;
+    any_later |= !due;
+    return due;
+  });
   if (found == order_.end()) return std::nullopt;
   std::string key = *found;
   order_.erase(found);
@@ -59,30 +67,40 @@ boost::asio::awaitable<void> ObjectWriter::run() {
   boost::asio::steady_timer pause(client_.io());
   Nanos wait = kFirstPause;
   for (;;) {
-    bool done = false;
+    bool goes_on = false;
     if (may_write_()) {
-      std::optional<Write> write = next();
-      if (!write) {
+      bool any_later = false;
+      std::optional<Write> write = next(any_later);
+      if (!write && !any_later) {
         (void)co_await news_.async_wait(wire::kAwait);
         continue;
       }
-      const Result<kube::Answer> answer = co_await client_.send(write->call);
-      done = finish(*write, answer);
-      end(std::move(*write), done);
+      if (write) {
+        const Result<kube::Answer> answer = co_await client_.send(write->call);
+        const Outcome outcome = finish(*write, answer);
+        goes_on =
+            outcome == Outcome::kDone || (outcome == Outcome::kAgain && again_ == Again::kLast);
+        end(std::move(*write), outcome);
+      } else {
+        wait = kFirstPause / 2;  // doubled below
+      }
     }
-    wait = done ? kFirstPause : std::min(wait * 2, kLongestPause);
-    if (done) continue;
+    wait = goes_on ? kFirstPause : std::min(wait * 2, kLongestPause);
+    if (goes_on) continue;
     pause.expires_after(wait);
     (void)co_await pause.async_wait(wire::kAwait);
   }
 }
 
 // A write that needs another try waits, unless there is a later one of its key.
-void ObjectWriter::end(Write write, bool done) {
+void ObjectWriter::end(Write write, Outcome outcome) {
   const std::lock_guard lock(mutex_);
   under_way_.erase(write.key);
-  if (done) return;
+  if (outcome == Outcome::kDone) return;
   Waiting again{std::move(write.call), write.tries + 1};
+  if (outcome == Outcome::kAgain && again_ == Again::kLast)
+    again.not_before = Moment::clock::now() +
+                       std::min(kFirstPause * (1 << std::min(write.tries, 10)), kLongestPauseOfOne);
   if (!calls_.try_emplace(write.key, std::move(again)).second) return;
   order_.insert(again_ == Again::kFirst ? order_.begin() : order_.end(), std::move(write.key));
 }
@@ -92,21 +110,20 @@ bool ObjectWriter::may_succeed_later(int status) const {
   return always || (again_ == Again::kFirst && (status == 403 || status == 404));
 }
 
-// Returns whether the write needs no other try.
-bool ObjectWriter::finish(const Write& write, const Result<kube::Answer>& answer) {
-  if (!answer.ok()) return false;
-  if (answer->status / 100 == 2) return true;
-  if (answer->status == 404 && write.call.method == kube::verb::delete_) return true;
+ObjectWriter::Outcome ObjectWriter::finish(const Write& write, const Result<kube::Answer>& answer) {
+  if (!answer.ok()) return Outcome::kNoAnswer;
+  if (answer->status / 100 == 2) return Outcome::kDone;
+  if (answer->status == 404 && write.call.method == kube::verb::delete_) return Outcome::kDone;
   const Error error{kube::error_kind(answer->status), kube::message_of(answer->body)};
   if (may_succeed_later(answer->status)) {
     if (write.tries == 0) log::warn("{}: {}; it is tried again", write.key, error.message);
-    return false;
+    return Outcome::kAgain;
   }
   if (on_refused_)
     on_refused_(write.key, error);
   else
     log::warn("{}: {}", write.key, error.message);
-  return true;
+  return Outcome::kDone;
 }
 
 }  // namespace sluice::control

@@ -1,6 +1,6 @@
 // Writes objects in the background, each as it should be by now: a later write of the same key
 // takes the place of one that waits. A write that the API server does not answer, or asks to
-// repeat, is tried again; a refused one is reported and forgotten.
+// repeat, is tried again, ever less often; a refused one is reported and forgotten.
 //
 // put() is for any thread; run() belongs to the client's io_context.
 #pragma once
@@ -21,7 +21,7 @@ namespace sluice::control {
 
 class ObjectWriter {
  public:
-  // Of one that needs another try. kLast: after all that waits, so that it holds up no other.
+  // Of one that needs another try. kLast: after a pause of its own, so that it holds up no other.
   // kFirst: before all others, which rest on it; where permissions or definitions are missing, too.
   enum class Again { kLast, kFirst };
 
@@ -41,16 +41,19 @@ class ObjectWriter {
   boost::asio::awaitable<void> run();
 
  private:
+  using Moment = boost::asio::steady_timer::time_point;
+  enum class Outcome { kDone, kAgain, kNoAnswer };
   struct Waiting {
     kube::Call call;
     int tries = 0;
+    Moment not_before{};
   };
   struct Write : Waiting {
     std::string key;
   };
-  std::optional<Write> next();
-  void end(Write write, bool done);
-  bool finish(const Write& write, const Result<kube::Answer>& answer);
+  std::optional<Write> next(bool& any_later);
+  void end(Write write, Outcome outcome);
+  Outcome finish(const Write& write, const Result<kube::Answer>& answer);
   bool may_succeed_later(int status) const;
   void wake();
 

@@ -59,6 +59,7 @@ struct PodObject {
   bool by_cluster = false;      // evicted, preempted or not admitted: by no fault of its container
   bool ready = false;
   bool deleting = false;
+  bool prepares = false;  // an init container runs
   UnixMillis created = 0;
   std::vector<std::string> containers;  // ids of those that have started, without the scheme
 

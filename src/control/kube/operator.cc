@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "control/cluster.h"
+#include "control/kube/pod_spec.h"
 #include "kube/time_text.h"
 
 namespace sluice::control {
@@ -101,6 +102,7 @@ void Operator::turn(UnixMillis wall) {
 void Operator::show(Handled& h, const Object& object, json row, UnixMillis wall) {
   if (h.shown && h.shown->object == object && h.shown->row == row) return;
   json status = status_of(row, h.applying, object->status, wall);
+  if (!row.is_null()) status["selector"] = std::string(kFunctionLabel) + "=" + object->name.name;
   if (!row.is_null() && !gateway_.empty())
     status["url"] = gateway_ + "/v2/models/" + served_name(object->name);
   if (write_status(*object, std::move(status), wall))

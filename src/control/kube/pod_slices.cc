@@ -75,16 +75,18 @@ void PodSlices::hold(const PodObject& pod, const PodSlice& slice, UnixMillis wal
   Held& h = held_[pod.uid];
   const bool again = kube::has_passed(h.tried, wall, kRetry);
   if (h.taken && h.slice == slice) {
+    h.why.clear();
     if (again) show_gpu(pod, h);
     return;
   }
-  if (h.slice == slice && !h.why.empty() && !again) return;
+  if (h.asked == slice && !h.why.empty() && !again) return;
   h.tried = wall;
+  h.asked = slice;
   const Result<void> done = take(pod, slice, h);
   const bool was_taken = h.taken;
-  h.taken = h.taken || done.ok();
-  h.slice = slice;
   if (done.ok()) {
+    h.taken = true;
+    h.slice = slice;
     h.why.clear();
     show_gpu(pod, h);
     say(pod, was_taken ? "SliceResized" : "SliceHeld", "It has " + text_of(slice) + ".", wall);

@@ -36,10 +36,11 @@ class PodSlices {
 
  private:
   struct Held {
-    PodSlice slice;
-    bool taken = false;  // the agent holds it so
-    std::string gpu;     // its UUID; empty: none
-    std::string why;     // it does not
+    PodSlice slice;  // that the agent holds, if it is taken
+    bool taken = false;
+    std::string gpu;  // its UUID; empty: none
+    PodSlice asked;   // by the last try
+    std::string why;  // that failed; empty: it did not
     UnixMillis tried = 0;
   };
 

@@ -112,6 +112,23 @@ TEST_F(PodSlicesTest, ASliceIsTakenResizedAndGivenBack) {
   EXPECT_THAT(turn(), IsEmpty());
 }
 
+TEST_F(PodSlicesTest, AResizeThatFindsNoRoomIsTriedAgain) {
+  const std::string uid = put("p", "30%"), resize = "PATCH /v1/processes/pod-" + uid;
+  turn();
+  put("p", "80%");
+  set_refusing(409);
+  turn();
+  set_refusing(0);
+  EXPECT_THAT(turn(), IsEmpty()) << "not each second";
+  EXPECT_THAT(turn(5000), ElementsAre(resize));
+  EXPECT_THAT(turn(5000), IsEmpty());
+  put("p", "90%");
+  set_refusing(503);
+  turn();
+  set_refusing(0);
+  EXPECT_THAT(turn(), ElementsAre(resize)) << "the agent was not there";
+}
+
 TEST_F(PodSlicesTest, ASliceIsGivenBackOnceTheAgentAnswers) {
   const std::string uid = put("p", "30%");
   turn();

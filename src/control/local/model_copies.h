@@ -34,15 +34,16 @@ std::string start_path(const std::string& folder, const ModelSpec& model);
 class ModelCopies : public Models {
  public:
   // A file is copied only if its copy passes `check`. `programs`: the folder of ProgramCopies.
-  // `secrets`: the folder of the programs' secrets. Models at URLs are fetched into FOLDER/fetched.
+  // `secrets`: the folder of the programs' secrets. Models at URLs are fetched into FOLDER/fetched,
+  // with that patience.
   using Check = Result<void> (*)(const ModelSpec& model, const std::string& path);
   explicit ModelCopies(std::string folder, Check check = nullptr, std::string programs = {},
-                       std::string secrets = {})
+                       std::string secrets = {}, Nanos patience = Nanos::max())
       : folder_(std::move(folder)),
         check_(check),
         programs_(std::move(programs)),
         secrets_(std::move(secrets)),
-        fetch_({.folder = folder_ + "/fetched"}) {}
+        fetch_({.folder = folder_ + "/fetched", .patience = patience}) {}
 
   // `path` is the copy's, or the user's file's for a revision older than copies.
   ModelSpec for_start(const ModelSpec& model) const override;

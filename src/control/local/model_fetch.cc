@@ -24,8 +24,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kLargestDescription = 1 << 20;
+constexpr Nanos kLongestDescription = Seconds(30);
 constexpr time_t kKept = 3600;  // seconds, without a copy
 constexpr size_t kChecksumDigits = 64;
+constexpr size_t kMostAtOnce = 8;  // files that are fetched on while none waits for them
 
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -66,6 +68,44 @@ Result<wire::TlsContext> ModelFetch::tls_for(const std::string& url) const {
 }
 
 Result<std::string> ModelFetch::file(const ModelSpec& model) {
+  if (settings_.patience == Nanos::max()) return fetched_file(model);
+  const std::string checksum = lower(model.sha256);
+  if (state_of(path_of(checksum, ".pt"))) return fetched_file(model);
+  return within_patience(model, checksum);
+}
+
+Result<std::string> ModelFetch::within_patience(const ModelSpec& model,
+                                                const std::string& checksum) {
+  std::future<Result<std::string>> mine;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(going_on_, [&](const auto& other) {  // of those that none has asked for again
+      return other.first != checksum && other.second.valid() &&
+             other.second.wait_for(Nanos(0)) == std::future_status::ready;
+    });
+    const auto found = going_on_.find(checksum);
+    if (found == going_on_.end() && going_on_.size() >= kMostAtOnce)
+      return Error{ErrorKind::kUnavailable,
+                   model.path + ": waits, as " + std::to_string(kMostAtOnce) +
+                       " other models are being fetched. It is tried again"};
+    if (found == going_on_.end())
+      mine = std::async(std::launch::async, [this, model] { return fetched_file(model); });
+    else
+      mine = std::move(found->second);
+    going_on_.insert_or_assign(checksum, std::future<Result<std::string>>());
+  }
+  // Another who asks meanwhile finds an empty future.
+  const bool done = mine.valid() && mine.wait_for(settings_.patience) == std::future_status::ready;
+  const std::lock_guard lock(mutex_);
+  if (done) {
+    going_on_.erase(checksum);
+    return mine.get();
+  }
+  if (mine.valid()) going_on_[checksum] = std::move(mine);
+  return Error{ErrorKind::kUnavailable, model.path + ": is being fetched. It is tried again"};
+}
+
+Result<std::string> ModelFetch::fetched_file(const ModelSpec& model) {
   const std::string checksum = lower(model.sha256), path = path_of(checksum, ".pt");
   SLUICE_TRY(make_folder());
   const std::shared_ptr<std::mutex> turn = turn_of(checksum);
@@ -107,6 +147,7 @@ Result<std::string> ModelFetch::description(const ModelSpec& model) {
   SLUICE_ASSIGN(tls, tls_for(url));
   DownloadLimits limits = settings_.limits;
   limits.bytes = kLargestDescription;
+  limits.whole = std::min<Nanos>(limits.whole, kLongestDescription);
   std::string text;
   const auto fetched =
       download(url, limits, tls, stopped_, [&](std::string_view piece) -> Result<void> {
@@ -147,7 +188,7 @@ void ModelFetch::sweep() {
                used = state_of(path_of(checksum, ".used"));
     if (model && model->st_nlink > 1) continue;
     if (used && now->st_mtim.tv_sec - used->st_mtim.tv_sec < kKept) continue;
-    for (const char* ending : {".pt", ".json", ".used"})
+    for (const char* ending : {".pt", ".json", ".used", ".lock"})
       ::unlink(path_of(checksum, ending).c_str());
   }
 }

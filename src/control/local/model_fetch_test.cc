@@ -20,6 +20,7 @@
 #include "control/local/model_copies.h"
 #include "control/local/sha256.h"
 #include "tests/support/archive.h"
+#include "tests/support/eventually.h"
 #include "tests/support/folder.h"
 #include "wire/http/certificates.h"
 #include "wire/http/http.h"
@@ -232,6 +233,22 @@ TEST_F(ModelFetchTest, ASlowServerIsGivenUp) {
   ASSERT_FALSE(fetched.ok());
   EXPECT_EQ(fetched.error().kind, ErrorKind::kTimeout);
   EXPECT_THAT(fetched.error().message, HasSubstr(": took longer than 0 s"));
+}
+
+TEST_F(ModelFetchTest, AFileThatOutlastsPatienceIsFetchedOnAndHoldsUpNoOther) {
+  settings.patience = Millis(20);
+  settings.limits.silence = Millis(500);
+  ModelFetch hasty(settings);
+  const RawServer silent("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nweig", false);
+  const Error why = hasty.file(model(silent.url())).error();
+  EXPECT_EQ(why.kind, ErrorKind::kUnavailable);
+  EXPECT_THAT(why.message, HasSubstr(": is being fetched. It is tried again"));
+  server.put("/n.pt", "other");
+  EXPECT_TRUE(eventually("another model is there",
+                         [&] { return hasty.file(model(server.url("/n.pt"), "other")).ok(); }));
+  EXPECT_TRUE(eventually("its server is given up", [&] {
+    return hasty.file(model(silent.url())).error().kind == ErrorKind::kTimeout;
+  }));
 }
 
 TEST_F(ModelFetchTest, StopEndsWhatIsBeingFetched) {
