@@ -134,6 +134,7 @@ Result<void> Leader::open_webhook() {
                                         .image = settings_.image};
   webhook_ = std::make_unique<control::Webhook>(client(), std::move(listening), additions, clock_);
   boost::asio::post(kube_.io(), [this] { webhook_->run(); });
+  while (!webhook_->knows_all()) usleep(10'000);
   return {};
 }
 

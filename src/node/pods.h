@@ -24,7 +24,7 @@ struct PodStatus {
   // The runtime's ids, as "CONTAINER" of "containerd://CONTAINER", of the containers that have
   // started. Never of the sandbox. The model server is one of them.
   std::vector<std::string> containers;
-  bool prepares = false;  // an init container runs, which fetches its model
+  bool prepares = false;  // its model is being fetched
   bool leaves = false;    // it is being deleted: the kubelet has asked it to end
   bool ended = false;     // its containers have ended for good, or it has been deleted
 

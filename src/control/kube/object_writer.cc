@@ -76,11 +76,12 @@ boost::asio::awaitable<void> ObjectWriter::run() {
         continue;
       }
       if (write) {
+        const Moment begun = Moment::clock::now();
         const Result<kube::Answer> answer = co_await client_.send(write->call);
         const Outcome outcome = finish(*write, answer);
         goes_on =
             outcome == Outcome::kDone || (outcome == Outcome::kAgain && again_ == Again::kLast);
-        end(std::move(*write), outcome);
+        end(std::move(*write), outcome, Moment::clock::now() - begun);
       } else {
         wait = kFirstPause / 2;  // doubled below
       }
@@ -92,15 +93,20 @@ boost::asio::awaitable<void> ObjectWriter::run() {
   }
 }
 
-// A write that needs another try waits, unless there is a later one of its key.
-void ObjectWriter::end(Write write, Outcome outcome) {
+// A write that needs another try waits, unless there is a later one of its key. One that takes the
+// server long, as with a webhook that does not answer, waits longer: so that such ones leave most
+// of the writers' time to others.
+void ObjectWriter::end(Write write, Outcome outcome, Nanos took) {
   const std::lock_guard lock(mutex_);
   under_way_.erase(write.key);
   if (outcome == Outcome::kDone) return;
   Waiting again{std::move(write.call), write.tries + 1};
-  if (outcome == Outcome::kAgain && again_ == Again::kLast)
-    again.not_before = Moment::clock::now() +
-                       std::min(kFirstPause * (1 << std::min(write.tries, 10)), kLongestPauseOfOne);
+  if (again_ == Again::kLast) {
+    const Nanos later =
+        std::min(kFirstPause * (1 << std::min(write.tries, 10)), kLongestPauseOfOne);
+    again.not_before =
+        Moment::clock::now() + (outcome == Outcome::kAgain ? std::max(later, 4 * took) : later);
+  }
   if (!calls_.try_emplace(write.key, std::move(again)).second) return;
   order_.insert(again_ == Again::kFirst ? order_.begin() : order_.end(), std::move(write.key));
 }

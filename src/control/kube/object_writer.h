@@ -52,7 +52,7 @@ class ObjectWriter {
     std::string key;
   };
   std::optional<Write> next(bool& any_later);
-  void end(Write write, Outcome outcome);
+  void end(Write write, Outcome outcome, Nanos took);
   Outcome finish(const Write& write, const Result<kube::Answer>& answer);
   bool may_succeed_later(int status) const;
   void wake();

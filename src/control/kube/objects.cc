@@ -156,7 +156,8 @@ Result<PodObject> PodObject::parse(const json& o) {
   p.deleting = !text_in(o, "/metadata/deletionTimestamp").empty();
   p.created = kube::unix_millis(text_in(o, "/metadata/creationTimestamp"));
   for (const json& c : list_in(o, "/status/initContainerStatuses"))
-    p.prepares |= c.value("state", json::object()).contains("running");
+    p.prepares |=
+        text_in(c, "/name") == kFetching && c.value("state", json::object()).contains("running");
   for (const json& c : list_in(o, "/status/containerStatuses"))
     if (const std::string id = text_in(c, "/containerID"); !id.empty())
       p.containers.push_back(id.substr(id.rfind('/') + 1));

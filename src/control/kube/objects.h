@@ -49,6 +49,8 @@ nlohmann::json owned_by(const std::string& name, const std::string& uid);
 nlohmann::json to_object(const Revision& revision, const FunctionObject& owner);
 std::string object_name(const Revision& revision);  // "resnet50-3"
 
+inline constexpr const char* kFetching = "model";  // the init container that fetches a Pod's model
+
 struct PodObject {
   std::string space, name, uid;
   std::map<std::string, std::string> labels, annotations;
@@ -59,7 +61,7 @@ struct PodObject {
   bool by_cluster = false;      // evicted, preempted or not admitted: by no fault of its container
   bool ready = false;
   bool deleting = false;
-  bool prepares = false;  // an init container runs
+  bool prepares = false;  // its model is being fetched
   UnixMillis created = 0;
   std::vector<std::string> containers;  // ids of those that have started, without the scheme
 

@@ -148,20 +148,21 @@ bool Operator::apply_changed(const Functions::Objects& objects, const Rows& rows
                              ? known
                              : !kube::has_passed(h.tried, wall, h.pause) && !h.applying.why.empty();
     if (same && settled) continue;
-    const std::string said = same ? h.applying.why : "";
+    if (!same) h.announced.clear();
     const bool restored = h.uid.empty() && known && was_accepted(*object);
     h.uid = object->uid;
     h.tried = wall;
     h.pause = same ? std::min(2 * h.pause, kLastRetry) : kFirstRetry;
     h.shown.reset();
-    h.applying = restored ? Applying{object->generation, true, ""} : apply(*object, said, wall);
+    h.applying =
+        restored ? Applying{object->generation, true, ""} : apply(*object, h.announced, wall);
     any |= !restored;
   }
   std::erase_if(handled_, [&](const auto& entry) { return !there.contains(entry.first); });
   return any;
 }
 
-Applying Operator::apply(const FunctionObject& object, const std::string& said, UnixMillis wall) {
+Applying Operator::apply(const FunctionObject& object, std::string& announced, UnixMillis wall) {
   const std::string target = "/v1/functions?place=cluster&at_once=1&file=" + object.name.name;
   const auto response = api_.call(verb::post, target, object.file().dump(1));
   Applying out{object.generation};
@@ -172,6 +173,7 @@ Applying Operator::apply(const FunctionObject& object, const std::string& said, 
   const json answer = json::parse(response->body(), nullptr, false);
   if (response->result_int() / 100 == 2) {
     out.accepted = true;
+    announced.clear();
     return out;
   }
   const Error error{wire::error_kind(static_cast<int>(response->result_int())),
@@ -179,7 +181,8 @@ Applying Operator::apply(const FunctionObject& object, const std::string& said, 
                                   object.name.name)};
   log::info("{}: {}", to_string(object.name), error.message);
   out.why = error.message;
-  if (may_be_repeated(error) || error.message == said) return out;
+  if (may_be_repeated(error) || error.message == announced) return out;
+  announced = error.message;
   json event = event_of({{"function", to_string(object.name)},
                          {"action", "refused"},
                          {"at", wall},

@@ -42,6 +42,7 @@ class Operator {
   struct Handled {
     std::string uid;
     Applying applying;
+    std::string announced;  // why this generation was refused, by its last Event
     UnixMillis tried = 0;
     UnixMillis pause = 0;  // until a refused one is tried again; twice as long each time
     std::optional<Shown> shown;
@@ -56,8 +57,8 @@ class Operator {
   // Return whether a listing is different now.
   bool apply_changed(const Functions::Objects& objects, const Rows& rows, UnixMillis wall);
   bool delete_others(const Functions::Objects& objects, const Rows& rows);
-  // `said`: why this generation was refused before; no Event repeats it.
-  Applying apply(const FunctionObject& object, const std::string& said, UnixMillis wall);
+  // `announced`: why this generation was refused before; no Event repeats it.
+  Applying apply(const FunctionObject& object, std::string& announced, UnixMillis wall);
   void show(Handled& handled, const Object& object, nlohmann::json row, UnixMillis wall);
   // Returns whether there is nothing to write.
   bool write_status(const FunctionObject& object, nlohmann::json status, UnixMillis wall);

@@ -82,10 +82,9 @@ void PodSlices::hold(const PodObject& pod, const PodSlice& slice, UnixMillis wal
   if (h.asked == slice && !h.why.empty() && !again) return;
   h.tried = wall;
   h.asked = slice;
-  const Result<void> done = take(pod, slice, h);
   const bool was_taken = h.taken;
+  const Result<void> done = take(pod, slice, h);
   if (done.ok()) {
-    h.taken = true;
     h.slice = slice;
     h.why.clear();
     show_gpu(pod, h);
@@ -95,7 +94,7 @@ void PodSlices::hold(const PodObject& pod, const PodSlice& slice, UnixMillis wal
   } else if (h.why != done.error().message) {
     h.why = done.error().message;
     say(pod, "NoSlice",
-        (was_taken ? "It keeps the slice that it has: " : "Nothing holds it yet: ") + h.why, wall);
+        (h.taken ? "It keeps the slice that it has: " : "Nothing holds it yet: ") + h.why, wall);
   }
 }
 
@@ -108,14 +107,16 @@ Result<void> PodSlices::take(const PodObject& pod, const PodSlice& slice, Held& 
     const auto resized = resize();
     if (resized.ok()) return {};
     if (resized.error().kind != ErrorKind::kNotFound) return resized.error();
+    held.taken = false;
   }
   json body = wanted;
   body.update({{"uid", pod.uid},
                {"name", pod.space + "/" + pod.name},
                {"kind", slice.on_gpu() ? "cuda" : "cpu"}});
   SLUICE_ASSIGN(taken, api_.json(verb::post, "/v1/pods", body));
+  held.taken = true;
+  held.slice = {};  // perhaps another, since an earlier life of ours
   held.gpu = taken.value("/environment/CUDA_VISIBLE_DEVICES"_json_pointer, "");
-  // The agent may have it with another slice, since an earlier life of ours.
   if (taken.value("slice", json()) == wanted["slice"]) return {};
   SLUICE_TRY(resize());
   return {};

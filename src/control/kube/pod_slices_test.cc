@@ -129,6 +129,15 @@ TEST_F(PodSlicesTest, AResizeThatFindsNoRoomIsTriedAgain) {
   EXPECT_THAT(turn(), ElementsAre(resize)) << "the agent was not there";
 }
 
+// It has taken it for an earlier life of ours, with another share, and does not resize it.
+TEST_F(PodSlicesTest, ASliceOfAnotherShareIsGivenBack) {
+  set_lost(true);
+  const std::string uid = put("p", "30%");
+  EXPECT_THAT(turn(), ElementsAre("POST /v1/pods", "PATCH /v1/processes/pod-" + uid));
+  remove("p");
+  EXPECT_THAT(turn(), ElementsAre("DELETE /v1/instances/pod-" + uid));
+}
+
 TEST_F(PodSlicesTest, ASliceIsGivenBackOnceTheAgentAnswers) {
   const std::string uid = put("p", "30%");
   turn();

@@ -41,7 +41,7 @@ json fetching(const ModelSpec& model, const PodSettings& settings) {
                          {"platform", wire::kTorchscript},
                          {"inputs", tensors["inputs"]},
                          {"outputs", tensors["outputs"]}};
-  return {{"name", "model"},
+  return {{"name", kFetching},
           {"volumeMounts", json::array({{{"name", "cache"}, {"mountPath", kCacheInPod}}})},
           {"command",
            {settings.programs + "/sluice", "kube", "fetch", "--uri", model.path, "--sha256",

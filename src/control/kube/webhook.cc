@@ -40,8 +40,8 @@ wire::HttpResponse Webhook::answer(const wire::HttpRequest& request) {
   const json& review = *parsed;
   if (!review.is_object() || !review.contains("request") || !review["request"].is_object())
     return wire::error_response(400, "an AdmissionReview with a request is wanted");
-  // Pods that it does not know yet count, too. The API server asks again.
-  if (!pods_.synced() || !spaces_.synced())
+  // Pods that it does not know yet count, too.
+  if (!knows_all())
     return wire::error_response(503, "the webhook does not know the cluster's Pods yet");
   const json admitted =
       admit(review, additions_, [this](const std::string& space) { return slices_of(space); });

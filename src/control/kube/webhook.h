@@ -25,6 +25,8 @@ class Webhook {
 
   // Follows namespaces and Pods with slices, forever.
   void run();
+  // Whether its lists are complete. Any thread.
+  bool knows_all() const { return pods_.synced() && spaces_.synced(); }
 
  private:
   // Let through, and not among the Pods yet: Pods of a ReplicaSet come many at once.

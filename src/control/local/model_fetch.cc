@@ -28,6 +28,7 @@ constexpr Nanos kLongestDescription = Seconds(30);
 constexpr time_t kKept = 3600;  // seconds, without a copy
 constexpr size_t kChecksumDigits = 64;
 constexpr size_t kMostAtOnce = 8;  // files that are fetched on while none waits for them
+constexpr size_t kMostKept = 64;  // of these, and of those that have come or failed meanwhile
 
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -79,12 +80,16 @@ Result<std::string> ModelFetch::within_patience(const ModelSpec& model,
   std::future<Result<std::string>> mine;
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(going_on_, [&](const auto& other) {  // of those that none has asked for again
-      return other.first != checksum && other.second.valid() &&
-             other.second.wait_for(Nanos(0)) == std::future_status::ready;
-    });
+    const auto over = [&](const auto& one) {
+      return one.first != checksum && one.second.valid() &&
+             one.second.wait_for(Nanos(0)) == std::future_status::ready;
+    };
+    // What has come of a file is for the one who asks again.
+    if (going_on_.size() >= kMostKept) std::erase_if(going_on_, over);
     const auto found = going_on_.find(checksum);
-    if (found == going_on_.end() && going_on_.size() >= kMostAtOnce)
+    const auto unfinished =
+        going_on_.size() - static_cast<size_t>(std::ranges::count_if(going_on_, over));
+    if (found == going_on_.end() && unfinished >= kMostAtOnce)
       return Error{ErrorKind::kUnavailable,
                    model.path + ": waits, as " + std::to_string(kMostAtOnce) +
                        " other models are being fetched. It is tried again"};
@@ -147,7 +152,7 @@ Result<std::string> ModelFetch::description(const ModelSpec& model) {
   SLUICE_ASSIGN(tls, tls_for(url));
   DownloadLimits limits = settings_.limits;
   limits.bytes = kLargestDescription;
-  limits.whole = std::min<Nanos>(limits.whole, kLongestDescription);
+  limits.whole = std::min({limits.whole, kLongestDescription, settings_.patience});
   std::string text;
   const auto fetched =
       download(url, limits, tls, stopped_, [&](std::string_view piece) -> Result<void> {
