@@ -28,7 +28,7 @@ constexpr Nanos kLongestDescription = Seconds(30);
 constexpr time_t kKept = 3600;  // seconds, without a copy
 constexpr size_t kChecksumDigits = 64;
 constexpr size_t kMostAtOnce = 8;  // files that are fetched on while none waits for them
-constexpr size_t kMostKept = 64;  // of these, and of those that have come or failed meanwhile
+constexpr size_t kMostKept = 64;   // of these, and of those that have come or failed meanwhile
 
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
