@@ -250,8 +250,9 @@ constexpr FunctionField kTraining[] = {
     {.name = "dataset",
      .stored = "dataset",
      .slot = [](FunctionSpec& s) -> Slot { return &s.training().dataset; },
-     .unset = "must stand, or `command`",
-     .meaning = "a folder of arrays `NAME.npy`, whose first dimension counts the samples; in the "
+     .unset = "none",
+     .meaning = "needed with `model`: a folder of arrays `NAME.npy`, whose first dimension counts "
+                "the samples; in the "
                 "order of their names, or of `index.json`: `{\"arrays\": […]}`"},
     {.name = "length",
      .stored = "epochs",

@@ -84,7 +84,7 @@ Result<std::string> ModelFetch::within_patience(const ModelSpec& model,
       return one.first != checksum && one.second.valid() &&
              one.second.wait_for(Nanos(0)) == std::future_status::ready;
     };
-    // What has come of a file is for the one who asks again.
+    // What has come of a file is returned by the next call for it.
     if (going_on_.size() >= kMostKept) std::erase_if(going_on_, over);
     const auto found = going_on_.find(checksum);
     const auto unfinished =
@@ -99,7 +99,7 @@ Result<std::string> ModelFetch::within_patience(const ModelSpec& model,
       mine = std::move(found->second);
     going_on_.insert_or_assign(checksum, std::future<Result<std::string>>());
   }
-  // Another who asks meanwhile finds an empty future.
+  // Another call meanwhile finds an empty future.
   const bool done = mine.valid() && mine.wait_for(settings_.patience) == std::future_status::ready;
   const std::lock_guard lock(mutex_);
   if (done) {

@@ -27,8 +27,8 @@ struct FetchSettings {
   std::string folder;
   std::string ca;  // of servers, PEM; empty: the system's
   DownloadLimits limits;
-  // Then file() returns kUnavailable, and the file is fetched on: a later call finds it. For ever:
-  // whoever asks waits.
+  // Then file() returns kUnavailable, and the file is fetched on: a later call finds it. The
+  // largest: file() waits for the end.
   Nanos patience = Nanos::max();
 };
 
